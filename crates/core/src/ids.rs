@@ -1,0 +1,201 @@
+//! Who asks: request ids, owners, clients.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Identifies one claim for good: asking again with the same id repairs a lost reply.
+///
+/// It is made of the client's random number and a counter, so it is unique without a system call.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId {
+    client: u64,
+    serial: u64,
+}
+
+impl RequestId {
+    /// The id as 32 hexadecimal digits in a number.
+    pub fn as_u128(self) -> u128 {
+        u128::from(self.client) << 64 | u128::from(self.serial)
+    }
+
+    /// The client that made it.
+    pub fn client(self) -> ClientId {
+        ClientId(self.client)
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:016x}", self.client, self.serial)
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for RequestId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let id = u128::from_str_radix(text, 16)?;
+        let [high, low] = [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64];
+        Ok(Self {
+            client: high,
+            serial: low,
+        })
+    }
+}
+
+/// Identifies one connected client (one `connect`), at random.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(u64);
+
+impl ClientId {
+    /// The id as a number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for ClientId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u64::from_str_radix(text, 16).map(Self)
+    }
+}
+
+/// Who holds or waits, as lists and errors show it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerId(Arc<str>);
+
+impl OwnerId {
+    /// An owner id from text (stores read it back; guest layouts have their own forms).
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The client behind a claim: what an operator needs to find it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientInfo {
+    /// The client's random id.
+    pub id: ClientId,
+    /// The machine's host name.
+    pub host: String,
+    /// The process id on that host.
+    pub pid: u32,
+}
+
+/// Makes request ids for one client.
+#[derive(Debug)]
+pub struct Identity {
+    info: Arc<ClientInfo>,
+    serial: AtomicU64,
+}
+
+impl Identity {
+    /// A new random client of this process.
+    pub fn new() -> Self {
+        Self {
+            info: Arc::new(ClientInfo {
+                id: ClientId(random_u64()),
+                host: host(),
+                pid: pid(),
+            }),
+            serial: AtomicU64::new(1),
+        }
+    }
+
+    /// The client.
+    pub fn info(&self) -> &Arc<ClientInfo> {
+        &self.info
+    }
+
+    /// A fresh request id.
+    pub fn request(&self) -> RequestId {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        RequestId {
+            client: self.info.id.0,
+            serial,
+        }
+    }
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// 64 random bits from the operating system, by way of the keys of a fresh hasher.
+pub(crate) fn random_u64() -> u64 {
+    // Each RandomState differs from the last one only by an increment, so two hashes of different
+    // input are mixed; the boot clock and the pid separate forked children.
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let state = RandomState::new();
+    state.hash_one((call, pid(), crate::time::boot_nanos()))
+}
+
+/// This process.
+pub(crate) fn pid() -> u32 {
+    std::process::id()
+}
+
+fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_survive_printing_and_differ() {
+        let identity = Identity::new();
+        let (a, b) = (identity.request(), identity.request());
+        assert_ne!(a, b);
+        assert_eq!(a.to_string().parse::<RequestId>().unwrap(), a);
+        assert_eq!(a.client(), identity.info().id);
+        assert_ne!(Identity::new().info().id, identity.info().id);
+    }
+}

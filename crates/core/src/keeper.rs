@@ -1,0 +1,61 @@
+//! The process-wide background thread that renews, releases and withdraws.
+//!
+//! It has its own runtime, so a user who blocks every worker thread still keeps the lock, and a
+//! guard that is dropped after the user's runtime has gone is still released. It is started with
+//! the first use and lives as long as the process.
+
+use std::future::Future;
+use std::sync::OnceLock;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::{Error, ErrorKind, Result};
+
+/// Runs a future on the keeper to its end, whatever becomes of the caller.
+pub fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    handle()?.spawn(future);
+    Ok(())
+}
+
+/// Runs a future on the keeper and waits for its output, on any executor.
+///
+/// For stores whose driver needs a tokio reactor. If the caller is dropped, the future still runs
+/// to its end.
+pub async fn run<T: Send + 'static>(
+    future: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let (tx, rx) = oneshot::channel();
+    spawn(async move {
+        // The caller may have gone; then nobody wants the output.
+        let _ = tx.send(future.await);
+    })?;
+    rx.await
+        .map_err(|_| Error::new(ErrorKind::Internal, "a task of the keeper was lost"))?
+}
+
+/// The keeper's runtime.
+pub fn handle() -> Result<&'static Handle> {
+    static KEEPER: OnceLock<Result<Handle>> = OnceLock::new();
+    KEEPER.get_or_init(start).as_ref().map_err(Clone::clone)
+}
+
+fn start() -> Result<Handle> {
+    let failed = |what: &str, error: std::io::Error| {
+        Error::new(
+            ErrorKind::Internal,
+            format!("cannot start the keeper's {what}: {error}"),
+        )
+        .with_advice("check the limits on threads and open files")
+    };
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed("runtime", error))?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new()
+        .name("clinch-keeper".into())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))
+        .map_err(|error| failed("thread", error))?;
+    Ok(handle)
+}

@@ -1,0 +1,144 @@
+//! One claim as the reference keeps it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store::{Claim, Ending, Event, EventKind, PartyView, Predecessor};
+use crate::{BootTime, ClientInfo, Name, OwnerId, RequestId, Token};
+
+/// A claim with a place in the order of its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its place: lower is earlier.
+    pub ticket: u64,
+    /// The claim's id.
+    pub request: RequestId,
+    /// Who asked.
+    pub owner: OwnerId,
+    /// From where.
+    pub client: Arc<ClientInfo>,
+    /// Units wanted or held.
+    pub units: u32,
+    /// The name's capacity as this claim sees it.
+    pub limit: u32,
+    /// The lease, for as long as it is not renewed with another one.
+    pub lease: Duration,
+    /// For how long its units stay taken after an unclean end.
+    pub lock_delay: Duration,
+    /// A word for people.
+    pub label: Option<Arc<str>>,
+    /// What a leader publishes.
+    pub value: Option<Arc<str>>,
+    /// Where it stands.
+    pub phase: Phase,
+    /// When it entered this phase.
+    pub since: BootTime,
+    /// When the phase ends unless it is renewed.
+    pub until: BootTime,
+}
+
+/// Where a claim stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// In the queue.
+    Waiting,
+    /// Granted, with this sequence number.
+    Held {
+        /// The store's sequence number.
+        seq: u64,
+    },
+    /// Ended uncleanly; its units stay taken until the lock-delay is over.
+    Delayed,
+}
+
+impl Entry {
+    /// A claim that has just arrived.
+    pub(super) fn arriving(claim: &Claim, ticket: u64, now: BootTime) -> Self {
+        Self {
+            ticket,
+            request: claim.request,
+            owner: claim.owner.clone(),
+            client: claim.client.clone(),
+            units: claim.units,
+            limit: claim.limit,
+            lease: claim.lease,
+            lock_delay: claim.lock_delay,
+            label: claim.label.clone(),
+            value: claim.value.clone(),
+            phase: Phase::Waiting,
+            since: now,
+            until: now + claim.lease,
+        }
+    }
+
+    /// The sequence number, while it is held.
+    pub fn seq(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Held { seq } => Some(seq),
+            Phase::Waiting | Phase::Delayed => None,
+        }
+    }
+
+    /// Whether it takes units now.
+    pub(super) fn takes_units(&self) -> bool {
+        self.phase != Phase::Waiting
+    }
+
+    /// What an operator sees of it.
+    pub(super) fn view(&self, now: BootTime) -> PartyView {
+        PartyView {
+            owner: self.owner.clone(),
+            client: self.client.id,
+            host: self.client.host.clone(),
+            pid: self.client.pid,
+            label: self.label.clone(),
+            value: self.value.clone(),
+            units: self.units,
+            token: self.seq().and_then(|seq| Token::new(seq, 0)),
+            age: now.since(self.since),
+            lease_left: self.until.since(now),
+        }
+    }
+
+    /// An event about it.
+    pub(super) fn event(&self, kind: EventKind, name: &Name) -> Event {
+        Event {
+            kind,
+            name: name.clone(),
+            owner: self.owner.clone(),
+            host: self.client.host.clone(),
+            pid: self.client.pid,
+            label: self.label.clone(),
+            token: self.seq().and_then(|seq| Token::new(seq, 0)),
+            value: self.value.clone(),
+        }
+    }
+}
+
+/// What is remembered of a claim that has ended: enough to answer its own repeated requests and to
+/// tell the next holder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The claim's id.
+    pub request: RequestId,
+    /// Its sequence number; `None` when it was never granted (withdrawn, or expired while queued).
+    pub seq: Option<u64>,
+    /// Who it was.
+    pub owner: OwnerId,
+    /// How it ended.
+    pub ending: Ending,
+    /// When.
+    pub at: BootTime,
+}
+
+impl Ended {
+    /// What the next holder is told of it, if it was a hold.
+    pub(super) fn predecessor(&self) -> Option<Predecessor> {
+        let seq = self.seq?;
+        Some(Predecessor {
+            ending: self.ending,
+            seq,
+            owner: self.owner.clone(),
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! Faults that a test injects into one client's requests.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::injected;
+use crate::{Clock, Effect, Result};
+
+/// The requests that can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// A claim.
+    Claim,
+    /// A batch of renewals.
+    Renew,
+    /// A release.
+    Release,
+    /// A withdrawal.
+    Withdraw,
+    /// An eviction.
+    Evict,
+    /// Anything that only reads.
+    Read,
+}
+
+/// What goes wrong with one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It fails before it has any effect.
+    ErrorBefore,
+    /// It takes effect, and the reply is an error that says "unknown": the reply was lost.
+    ReplyLost,
+    /// It is held back for so long, then takes effect and is answered.
+    DelayBefore(Duration),
+    /// It takes effect at once, and the answer comes so much later.
+    DelayAfter(Duration),
+    /// It never takes effect, and no answer ever comes.
+    HangBefore,
+    /// It takes effect, and no answer ever comes.
+    HangAfter,
+}
+
+/// The faults of one client, set from a test.
+///
+/// ```
+/// use clinch_core::memory::{Fault, Faults, Op};
+/// let faults = Faults::default();
+/// faults.inject(Op::Claim, Fault::ReplyLost); // the next claim only
+/// faults.cut(true);                           // everything, until healed
+/// faults.cut(false);
+/// ```
+#[derive(Debug, Default)]
+pub struct Faults {
+    queued: Mutex<HashMap<Op, Vec<Fault>>>,
+    always: Mutex<Option<Fault>>,
+    drop_wakes: AtomicBool,
+}
+
+impl Faults {
+    /// Makes the next request of this kind fail so; several are used up in order.
+    pub fn inject(&self, op: Op, fault: Fault) {
+        let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
+        queued.entry(op).or_default().push(fault);
+    }
+
+    /// Cuts this client off from the store (every request fails before it has an effect), or heals.
+    pub fn cut(&self, cut: bool) {
+        self.always(cut.then_some(Fault::ErrorBefore));
+    }
+
+    /// Makes every request fail so, until `None` heals it.
+    pub fn always(&self, fault: Option<Fault>) {
+        *self.always.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    }
+
+    /// Loses every wake that this client's requests would send to others.
+    pub fn drop_wakes(&self, drop: bool) {
+        self.drop_wakes.store(drop, Ordering::SeqCst);
+    }
+
+    pub(super) fn drops_wakes(&self) -> bool {
+        self.drop_wakes.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn take(&self, op: Op) -> Option<Fault> {
+        let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
+        match queued.get_mut(&op) {
+            Some(faults) if !faults.is_empty() => Some(faults.remove(0)),
+            _ => *self.always.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+pub(super) async fn before(fault: &Option<Fault>, clock: &Clock) -> Result<()> {
+    match fault {
+        Some(Fault::ErrorBefore) => Err(injected("the connection was refused")),
+        Some(Fault::DelayBefore(span)) => {
+            clock.sleep(*span).await;
+            Ok(())
+        }
+        Some(Fault::HangBefore) => std::future::pending().await,
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn after(fault: &Option<Fault>, clock: &Clock) -> Result<()> {
+    match fault {
+        Some(Fault::ReplyLost) => Err(injected("the reply was lost").with_effect(Effect::Possible)),
+        Some(Fault::DelayAfter(span)) => {
+            clock.sleep(*span).await;
+            Ok(())
+        }
+        Some(Fault::HangAfter) => std::future::pending().await,
+        _ => Ok(()),
+    }
+}

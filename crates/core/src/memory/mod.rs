@@ -1,0 +1,275 @@
+//! The reference store: locks inside one process, with faults on demand.
+//!
+//! `memory:` is private to one client; `memory:NAME` is shared by all clients of the process that
+//! give the same name. Tests compare other stores with it and make it misbehave with [`Faults`].
+
+mod faults;
+mod world;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use faults::{Fault, Faults, Op};
+use world::World;
+
+use crate::name::MAX_NAME;
+use crate::store::{
+    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Guarantees, Hold, Limits,
+    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Severity, Store, StoreInfo, Wakes,
+};
+use crate::{Error, Name, Result, StoreUrl};
+
+/// Locks inside one process.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// let clinch = clinch_core::Clinch::memory();
+/// let guard = clinch.lock("orders/42").acquire().await?;
+/// assert!(clinch.lock("orders/42").try_acquire().await?.is_none());
+/// guard.release().await?;
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct MemoryStore {
+    info: StoreInfo,
+    context: OpenContext,
+    world: Arc<Mutex<World>>,
+    faults: Faults,
+    operations: AtomicU64,
+}
+
+/// Worlds by the name after `memory:`, for as long as a client has them open.
+static SHARED: LazyLock<Mutex<HashMap<String, Weak<Mutex<World>>>>> = LazyLock::new(Mutex::default);
+
+impl MemoryStore {
+    /// A store of its own.
+    pub fn new(context: OpenContext) -> Self {
+        Self::on(context, Arc::default())
+    }
+
+    /// Opens `memory:` or `memory:NAME`.
+    pub fn open(url: &StoreUrl, context: OpenContext) -> Result<Self> {
+        url.finish(&[])?;
+        let path = url.path()?;
+        if path.is_empty() {
+            return Ok(Self::new(context));
+        }
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|_, world| world.strong_count() > 0);
+        let world = shared
+            .get(&path)
+            .and_then(Weak::upgrade)
+            .unwrap_or_default();
+        shared.insert(path, Arc::downgrade(&world));
+        Ok(Self::on(context, world))
+    }
+
+    /// Another client of the same locks, with faults of its own.
+    #[must_use]
+    pub fn sibling(&self, context: OpenContext) -> Self {
+        Self::on(context, self.world.clone())
+    }
+
+    /// What this store is, without opening it.
+    pub fn describe() -> StoreInfo {
+        info()
+    }
+
+    fn on(context: OpenContext, world: Arc<Mutex<World>>) -> Self {
+        Self {
+            info: info(),
+            context,
+            world,
+            faults: Faults::default(),
+            operations: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes this client's requests fail on purpose.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Loses every claim and every remembered end, as a server restarted without its data does.
+    pub fn lose_data(&self) {
+        self.lock().forget_everything();
+    }
+
+    /// Applies `step` to the world as one atomic operation, with the faults that were asked for.
+    async fn step<T>(&self, op: Op, step: impl FnOnce(&mut World) -> T + Send) -> Result<T> {
+        self.operations.fetch_add(1, Ordering::Relaxed);
+        let fault = self.faults.take(op);
+        faults::before(&fault, &self.context.clock).await?;
+        let reply = {
+            let mut world = self.lock();
+            let reply = step(&mut world);
+            world.deliver(self.faults.drops_wakes());
+            reply
+        };
+        faults::after(&fault, &self.context.clock).await?;
+        Ok(reply)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn key(&self, name: &Name) -> world::Key {
+        (self.context.namespace.clone(), name.clone())
+    }
+}
+
+fn info() -> StoreInfo {
+    StoreInfo {
+        scheme: "memory",
+        summary: "reference store inside one process, for tests",
+        capabilities: Capabilities::ALL,
+        guarantees: Guarantees {
+            scope: "tasks and threads of one process",
+            exclusion: "always, while the process lives",
+            token_order: "across clients and loss of data",
+            liveness: "a dropped guard at once; a stuck client after its lease and lock-delay",
+            clock: "CLOCK_BOOTTIME of the process",
+        },
+        limits: Limits {
+            min_lease: Duration::from_millis(10),
+            max_lease: Duration::from_secs(7 * 86_400),
+            lease_step: Duration::from_nanos(1),
+            max_name: MAX_NAME,
+        },
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    fn info(&self) -> &StoreInfo {
+        &self.info
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
+        let (now, key) = (self.context.clock.now(), self.key(&claim.name));
+        self.step(Op::Claim, |world| {
+            world.on(&key, |name, sequence, out| {
+                name.claim(claim, now, sequence, out)
+            })
+        })
+        .await?
+    }
+
+    fn wakes(&self, claim: &Claim) -> Wakes {
+        self.lock().waker(claim.request)
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
+        let now = self.context.clock.now();
+        self.step(Op::Renew, |world| {
+            let one = |renewal: &Renewal| {
+                let key = self.key(&renewal.hold.name);
+                world.on(&key, |name, sequence, out| {
+                    name.renew(renewal, now, sequence, out)
+                })
+            };
+            renewals.iter().map(one).collect()
+        })
+        .await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
+        let (now, key) = (self.context.clock.now(), self.key(&hold.name));
+        self.step(Op::Release, |world| {
+            world.on(&key, |name, sequence, out| {
+                name.release(hold, now, sequence, out)
+            })
+        })
+        .await
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let (now, key) = (self.context.clock.now(), self.key(&claim.name));
+        self.step(Op::Withdraw, |world| {
+            world.on(&key, |name, sequence, out| {
+                name.withdraw(claim, now, sequence, out)
+            });
+        })
+        .await
+    }
+
+    async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
+        let (now, key) = (self.context.clock.now(), self.key(name));
+        self.step(Op::Read, |world| {
+            world.on(&key, |name, _, _| name.check(seq, now))
+        })
+        .await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        let (now, namespace) = (self.context.clock.now(), self.context.namespace.clone());
+        self.step(Op::Read, |world| world.list(&namespace, prefix, now))
+            .await
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
+        let (now, key) = (self.context.clock.now(), self.key(name));
+        self.step(Op::Read, |world| {
+            world.on(&key, |name, _, _| name.view(now))
+        })
+        .await
+    }
+
+    async fn events(&self, prefix: &str) -> Result<Events> {
+        let namespace = self.context.namespace.clone();
+        self.step(Op::Read, |world| world.watch(namespace, prefix))
+            .await
+    }
+
+    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
+        let (now, key) = (self.context.clock.now(), self.key(name));
+        self.step(Op::Evict, |world| {
+            let seqs = world.on(&key, |name, sequence, out| {
+                name.evict(seq, now, sequence, out)
+            });
+            Evicted { seqs }
+        })
+        .await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        Ok(vec![Finding {
+            severity: Severity::Warning,
+            subject: "scope".into(),
+            message: "locks in memory exclude nobody outside this process".into(),
+            advice: Some("use another store for anything but tests".into()),
+        }])
+    }
+
+    fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
+    }
+
+    async fn close(&self) -> Result<()> {
+        let (now, client) = (self.context.clock.now(), self.context.identity.info().id);
+        let mut world = self.lock();
+        world.client_closed(client, now);
+        world.deliver(false);
+        Ok(())
+    }
+}
+
+impl Drop for MemoryStore {
+    fn drop(&mut self) {
+        let (now, client) = (self.context.clock.now(), self.context.identity.info().id);
+        let mut world = self.lock();
+        world.client_closed(client, now);
+        world.deliver(false);
+    }
+}
+
+/// The error of a request that a test made fail.
+fn injected(what: &str) -> Error {
+    Error::new(crate::ErrorKind::Unreachable, what).with_store("memory")
+}

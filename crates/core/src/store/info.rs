@@ -1,0 +1,203 @@
+//! What a store is, can and promises.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A store's description: shown by `clinch stores`, asserted by the conformance suite.
+#[derive(Debug, Clone)]
+pub struct StoreInfo {
+    /// The URL scheme, for example `sqlite`.
+    pub scheme: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// What it promises.
+    pub guarantees: Guarantees,
+    /// Its bounds.
+    pub limits: Limits,
+}
+
+/// The things that not every store can do. Asking for one that is absent is refused before any I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Read-write locks.
+    pub shared: bool,
+    /// Semaphores.
+    pub semaphores: bool,
+    /// A FIFO queue at the store, across processes (`fair`).
+    pub queue: bool,
+    /// Lock-delay after an unclean end.
+    pub lock_delay: bool,
+    /// Fencing tokens.
+    pub tokens: bool,
+    /// The new holder learns how the last hold ended.
+    pub predecessor: bool,
+    /// A leader publishes a value.
+    pub values: bool,
+    /// Holders and waiters can be listed.
+    pub list: bool,
+    /// Live events.
+    pub events: bool,
+    /// An operator can break a hold.
+    pub evict: bool,
+}
+
+impl Capabilities {
+    /// Everything.
+    pub const ALL: Self = Self {
+        shared: true,
+        semaphores: true,
+        queue: true,
+        lock_delay: true,
+        tokens: true,
+        predecessor: true,
+        values: true,
+        list: true,
+        events: true,
+        evict: true,
+    };
+
+    /// Whether one of them is there.
+    pub fn has(&self, capability: Capability) -> bool {
+        match capability {
+            Capability::Shared => self.shared,
+            Capability::Semaphores => self.semaphores,
+            Capability::Queue => self.queue,
+            Capability::LockDelay => self.lock_delay,
+            Capability::Tokens => self.tokens,
+            Capability::Predecessor => self.predecessor,
+            Capability::Values => self.values,
+            Capability::List => self.list,
+            Capability::Events => self.events,
+            Capability::Evict => self.evict,
+        }
+    }
+}
+
+/// The name of one capability.
+///
+/// ```
+/// use clinch_core::store::{Capabilities, Capability};
+/// assert!(Capability::EVERY.iter().all(|c| Capabilities::ALL.has(*c)));
+/// assert_eq!(Capability::LockDelay.to_string(), "lock-delay");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Capability {
+    /// Read-write locks.
+    Shared,
+    /// Semaphores.
+    Semaphores,
+    /// A FIFO queue at the store.
+    Queue,
+    /// Lock-delay.
+    LockDelay,
+    /// Fencing tokens.
+    Tokens,
+    /// The predecessor notice.
+    Predecessor,
+    /// A leader's published value.
+    Values,
+    /// Listing.
+    List,
+    /// Live events.
+    Events,
+    /// Eviction.
+    Evict,
+}
+
+impl Capability {
+    /// All of them.
+    pub const EVERY: [Self; 10] = [
+        Self::Shared,
+        Self::Semaphores,
+        Self::Queue,
+        Self::LockDelay,
+        Self::Tokens,
+        Self::Predecessor,
+        Self::Values,
+        Self::List,
+        Self::Events,
+        Self::Evict,
+    ];
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shared => "read-write locks",
+            Self::Semaphores => "semaphores",
+            Self::Queue => "fair queues",
+            Self::LockDelay => "lock-delay",
+            Self::Tokens => "fencing tokens",
+            Self::Predecessor => "predecessor notice",
+            Self::Values => "published values",
+            Self::List => "listing",
+            Self::Events => "events",
+            Self::Evict => "eviction",
+        })
+    }
+}
+
+/// What a store promises, in sentences that a test stands behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guarantees {
+    /// Who can share its locks.
+    pub scope: &'static str,
+    /// Under what conditions two holders exclude each other.
+    pub exclusion: &'static str,
+    /// Across what events tokens keep rising.
+    pub token_order: &'static str,
+    /// How soon a dead holder's lock is free.
+    pub liveness: &'static str,
+    /// The clock that leases are counted on.
+    pub clock: &'static str,
+}
+
+/// A store's bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The shortest lease.
+    pub min_lease: Duration,
+    /// The longest lease.
+    pub max_lease: Duration,
+    /// Leases are rounded up to a multiple of this.
+    pub lease_step: Duration,
+    /// The longest name in bytes.
+    pub max_name: usize,
+}
+
+/// One finding of `clinch doctor`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was looked at, in a few words.
+    pub subject: String,
+    /// What was found.
+    pub message: String,
+    /// What to do.
+    pub advice: Option<String>,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// As it should be.
+    Ok,
+    /// A promise is weaker than it could be.
+    Warning,
+    /// A promise is broken.
+    Broken,
+}
+
+impl Severity {
+    /// The severity in lower case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Broken => "broken",
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The contract between the engine and a store.
+//!
+//! A store keeps claims; the engine above it does everything else (queues inside the process,
+//! renewal, loss detection, reentrancy, multi-locks, elections). To add a store, implement
+//! [`Store`], run the conformance suite of `clinch-testkit`, and write its page in `docs/stores`.
+
+mod claim;
+mod events;
+mod info;
+mod view;
+mod wakes;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use claim::{
+    Busy, Claim, ClaimReply, Ending, Evicted, Freshness, Grant, Hold, LostReason, Predecessor,
+    Queued, ReleaseReply, RenewReply, Renewal,
+};
+pub use events::{Event, EventKind, EventSender, Events};
+pub use info::{Capabilities, Capability, Finding, Guarantees, Limits, Severity, StoreInfo};
+pub use view::{LockView, PartyView};
+pub use wakes::{Wake, WakeSender, Wakes};
+
+use crate::{Clock, Identity, Name, Result};
+
+/// What a store is given when it is opened.
+#[derive(Debug, Clone)]
+pub struct OpenContext {
+    /// The prefix that separates applications in one store; already checked.
+    pub namespace: Arc<str>,
+    /// The client that opens it.
+    pub identity: Arc<Identity>,
+    /// The clock that its leases are counted on, where it counts them itself.
+    pub clock: Clock,
+}
+
+/// An engine that keeps locks.
+///
+/// # Contract
+///
+/// 1. **Atomic.** Each mutating call is one atomic step at the engine: the token, the request id and
+///    the state change together or not at all.
+/// 2. **Idempotent by request id.** A call repeated after a lost reply gives the same answer and
+///    changes nothing twice. A repeated claim that is held or queued *extends its lease* as a
+///    renewal would, because the engine above counts the lease from the latest send.
+/// 3. **Never blocks.** No call waits for a lock to become free. A call that waits for the network
+///    ends within a bounded time with [`ErrorKind::Unreachable`](crate::ErrorKind).
+/// 4. **Says what may have happened.** An error after the request may have left carries
+///    [`Effect::Possible`](crate::Effect). Everything else must be a definite no.
+/// 5. **Any thread, any executor.** Futures are polled on the caller's executor, which need not be
+///    tokio, and on the keeper. A store that needs a reactor runs its I/O with
+///    [`keeper::run`](crate::keeper::run). Dropping a future at any point must leave the store
+///    usable; the engine withdraws the claim afterwards.
+/// 6. **Waiters hold leases too.** A queued claim that is not repeated within its lease is gone.
+/// 7. **Tokens** ([`Grant::seq`]) rise with every grant of a name, at most 51 bits.
+#[async_trait]
+pub trait Store: std::fmt::Debug + Send + Sync + 'static {
+    /// What this store is, can and promises. Cheap; the same for the store's whole life.
+    fn info(&self) -> &StoreInfo;
+
+    /// Asks to hold a name.
+    ///
+    /// Granted when the units held plus those queued ahead leave room for its own. Otherwise it is
+    /// queued if [`Claim::queue`] says so, and refused with [`ClaimReply::Busy`] if not. A claim
+    /// with another limit than the name has in use fails with `Mismatch`.
+    async fn claim(&self, claim: &Claim) -> Result<ClaimReply>;
+
+    /// Hints that repeating this queued claim is worthwhile, or the grant itself.
+    ///
+    /// Called before the claim is repeated, so that no hint falls between. Hints may be lost,
+    /// late or spurious; the stream ends when the store can give no more of them.
+    fn wakes(&self, claim: &Claim) -> Wakes;
+
+    /// Extends holds, in as few round trips as the engine allows; one reply for each, in order.
+    ///
+    /// Only the keeper calls it. A renewal never creates a hold, and changes nothing unless the
+    /// request id and the token both match.
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>>;
+
+    /// Gives a hold up. Changes nothing unless the request id and the token both match.
+    async fn release(&self, hold: &Hold) -> Result<ReleaseReply>;
+
+    /// Makes sure that this claim has neither a ticket nor a hold, now or later: a copy of the
+    /// claim that is still under way must find itself refused.
+    async fn withdraw(&self, claim: &Claim) -> Result<()>;
+
+    /// Whether `seq` is a current grant of `name`.
+    async fn check(&self, name: &Name, seq: u64) -> Result<Freshness>;
+
+    /// The names with holders or waiters that start with `prefix`, in byte order.
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>>;
+
+    /// One name in full; `None` when nobody holds or waits.
+    async fn inspect(&self, name: &Name) -> Result<Option<LockView>>;
+
+    /// What happens to names that start with `prefix`, from the moment this call has returned.
+    async fn events(&self, prefix: &str) -> Result<Events>;
+
+    /// Breaks the hold with this sequence number, or every hold of the name: an unclean end, so the
+    /// holder's lock-delay applies.
+    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted>;
+
+    /// Settings of the engine that would break a promise, and what to do about them.
+    async fn doctor(&self) -> Result<Vec<Finding>>;
+
+    /// Operations (requests, transactions) that this client has sent to the engine so far.
+    fn operations(&self) -> u64;
+
+    /// The fewest raw operations of this engine that a lock needs, for `clinch bench` to compare
+    /// with; `None` where there is nothing below the lock.
+    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
+        Ok(None)
+    }
+
+    /// Ends the session cleanly: releases what is left and stops background work.
+    async fn close(&self) -> Result<()>;
+}
+
+/// Raw operations through the same driver: what a lock on this engine can cost at least.
+#[async_trait]
+pub trait Floor: Send {
+    /// One acquire-and-release worth of raw operations on the key with this number.
+    async fn pair(&mut self, key: u64) -> Result<()>;
+}

@@ -1,0 +1,137 @@
+//! The one place where time is read.
+//!
+//! Deadlines are moments on `CLOCK_BOOTTIME`, which never steps and goes on during suspend. Every
+//! part of the engine reads them from a [`Clock`], so tests can drive time by hand.
+
+mod boot;
+mod duration;
+mod manual;
+mod timers;
+mod wall;
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use boot::boot_nanos;
+pub use duration::{format_duration, parse_duration};
+pub use manual::ManualClock;
+pub use timers::Sleep;
+pub use wall::sequence_micros;
+
+/// A moment on the boot clock.
+///
+/// ```
+/// use clinch_core::Clock;
+/// use std::time::Duration;
+/// let clock = Clock::boot();
+/// let later = clock.now() + Duration::from_secs(1);
+/// assert!(later > clock.now());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BootTime(u64);
+
+impl BootTime {
+    /// A moment so many nanoseconds after the machine's start.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the machine's start.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero when it is not.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for BootTime {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+}
+
+impl Sub<Duration> for BootTime {
+    type Output = Self;
+
+    fn sub(self, span: Duration) -> Self {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
+    }
+}
+
+impl fmt::Debug for BootTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "boot+{:?}", Duration::from_nanos(self.0))
+    }
+}
+
+/// Where the engine reads the time and sleeps: the machine's boot clock, or one driven by a test.
+///
+/// ```
+/// use clinch_core::Clock;
+/// use std::time::Duration;
+/// let (clock, hand) = Clock::manual();
+/// let before = clock.now();
+/// hand.advance(Duration::from_secs(60));
+/// assert_eq!(clock.now().since(before), Duration::from_secs(60));
+/// ```
+#[derive(Clone)]
+pub struct Clock(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Boot,
+    Manual(Arc<ManualClock>),
+}
+
+impl Clock {
+    /// The machine's `CLOCK_BOOTTIME`.
+    pub fn boot() -> Self {
+        Self(Kind::Boot)
+    }
+
+    /// A clock that stands until it is advanced, and the hand that advances it.
+    pub fn manual() -> (Self, Arc<ManualClock>) {
+        let hand = Arc::new(ManualClock::new());
+        (Self(Kind::Manual(hand.clone())), hand)
+    }
+
+    /// The current moment.
+    #[inline]
+    pub fn now(&self) -> BootTime {
+        match &self.0 {
+            Kind::Boot => BootTime(boot_nanos()),
+            Kind::Manual(hand) => hand.now(),
+        }
+    }
+
+    /// Completes at `deadline`. Works on any executor.
+    pub fn sleep_until(&self, deadline: BootTime) -> Sleep {
+        match &self.0 {
+            Kind::Boot => Sleep::new(boot::timers(), deadline),
+            Kind::Manual(hand) => Sleep::new(hand.timers(), deadline),
+        }
+    }
+
+    /// Completes after `span`. Works on any executor.
+    pub fn sleep(&self, span: Duration) -> Sleep {
+        self.sleep_until(self.now() + span)
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Boot => "Clock::boot",
+            Kind::Manual(_) => "Clock::manual",
+        })
+    }
+}

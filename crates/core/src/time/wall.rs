@@ -1,0 +1,21 @@
+//! The only reader of the wall clock: it gives tokens their start, never a deadline.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// 2020-01-01 in seconds since 1970.
+const EPOCH: Duration = Duration::from_secs(1_577_836_800);
+
+/// Microseconds since 2020-01-01: the floor of new sequence numbers on stores that make their own.
+///
+/// A wall clock may step back; a store therefore takes the larger of this and its last number + 1.
+pub fn sequence_micros() -> u64 {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tokens rise with it; no deadline depends on it"
+    )]
+    let now = SystemTime::now();
+    let since = now.duration_since(UNIX_EPOCH + EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros())
+        .unwrap_or(crate::token::MAX_SEQ)
+        .min(crate::token::MAX_SEQ)
+}

@@ -21,6 +21,12 @@ impl RequestId {
         u128::from(self.client) << 64 | u128::from(self.serial)
     }
 
+    /// Reads what [`as_u128`](Self::as_u128) gave.
+    pub fn from_u128(id: u128) -> Self {
+        let [client, serial] = [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64];
+        Self { client, serial }
+    }
+
     /// The client that made it.
     pub fn client(self) -> ClientId {
         ClientId(self.client)
@@ -43,12 +49,7 @@ impl FromStr for RequestId {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let id = u128::from_str_radix(text, 16)?;
-        let [high, low] = [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64];
-        Ok(Self {
-            client: high,
-            serial: low,
-        })
+        u128::from_str_radix(text, 16).map(Self::from_u128)
     }
 }
 
@@ -57,6 +58,11 @@ impl FromStr for RequestId {
 pub struct ClientId(u64);
 
 impl ClientId {
+    /// Reads what [`get`](Self::get) gave.
+    pub fn from_u64(id: u64) -> Self {
+        Self(id)
+    }
+
     /// The id as a number.
     pub fn get(self) -> u64 {
         self.0

@@ -23,8 +23,11 @@ impl RequestId {
 
     /// Reads what [`as_u128`](Self::as_u128) gave.
     pub fn from_u128(id: u128) -> Self {
-        let [client, serial] = [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64];
-        Self { client, serial }
+        let half = |part: u128| u64::try_from(part & u128::from(u64::MAX)).unwrap_or_default();
+        Self {
+            client: half(id >> 64),
+            serial: half(id),
+        }
     }
 
     /// The client that made it.

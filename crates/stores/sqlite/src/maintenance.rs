@@ -26,9 +26,7 @@ const REAP_BATCH: u32 = 500;
 
 /// Whether there is something to do for the writer thread.
 pub(crate) fn is_due(core: &Core) -> bool {
-    log_is_long(core)
-        || core.numbers.should_raise()
-        || core.reap_is_due(Clock::boot().now())
+    log_is_long(core) || core.numbers.should_raise() || core.reap_is_due(Clock::boot().now())
 }
 
 /// Whether the log has grown by a good part since it was last copied back. It starts anew only when

@@ -12,10 +12,10 @@ use clinch_core::{Clock, Identity, Name, OwnerId, Result};
 use clinch_sqlite::SqliteStore;
 
 /// A folder that goes with the test.
-pub struct Folder(pub PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let nanos = Clock::boot().now().as_nanos();
@@ -25,15 +25,15 @@ impl Folder {
         Self(path)
     }
 
-    pub fn db(&self) -> PathBuf {
+    pub(crate) fn db(&self) -> PathBuf {
         self.0.join("locks.db")
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::open(&self.db(), Clock::boot()).unwrap()
     }
 
-    pub fn clocked(&self, clock: &Clock) -> Client {
+    pub(crate) fn clocked(&self, clock: &Clock) -> Client {
         Client::open(&self.db(), clock.clone()).unwrap()
     }
 }
@@ -45,17 +45,17 @@ impl Drop for Folder {
 }
 
 /// A store with the identity that uses it.
-pub struct Client {
-    pub store: SqliteStore,
-    pub identity: Arc<Identity>,
+pub(crate) struct Client {
+    pub(crate) store: SqliteStore,
+    pub(crate) identity: Arc<Identity>,
 }
 
 impl Client {
-    pub fn open(path: &Path, clock: Clock) -> Result<Self> {
+    pub(crate) fn open(path: &Path, clock: Clock) -> Result<Self> {
         Self::open_url(&format!("sqlite:{}", path.display()), clock)
     }
 
-    pub fn open_url(url: &str, clock: Clock) -> Result<Self> {
+    pub(crate) fn open_url(url: &str, clock: Clock) -> Result<Self> {
         let identity = Arc::new(Identity::new());
         let context = OpenContext {
             namespace: "clinch".into(),
@@ -66,18 +66,18 @@ impl Client {
         Ok(Self { store, identity })
     }
 
-    pub fn mutex(&self, name: &str) -> Claim {
+    pub(crate) fn mutex(&self, name: &str) -> Claim {
         claim(&self.identity, name)
     }
 
-    pub async fn granted(&self, claim: &Claim) -> Grant {
+    pub(crate) async fn granted(&self, claim: &Claim) -> Grant {
         match self.store.claim(claim).await.unwrap() {
             ClaimReply::Granted(grant) => grant,
             other => panic!("not granted: {other:?}"),
         }
     }
 
-    pub async fn queued(&self, claim: &Claim) -> Queued {
+    pub(crate) async fn queued(&self, claim: &Claim) -> Queued {
         match self.store.claim(claim).await.unwrap() {
             ClaimReply::Queued(queued) => queued,
             other => panic!("not queued: {other:?}"),
@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-pub fn claim(identity: &Identity, name: &str) -> Claim {
+pub(crate) fn claim(identity: &Identity, name: &str) -> Claim {
     Claim {
         name: Name::new(name).unwrap(),
         request: identity.request(),
@@ -101,7 +101,7 @@ pub fn claim(identity: &Identity, name: &str) -> Claim {
     }
 }
 
-pub fn hold(claim: &Claim, grant: &Grant) -> Hold {
+pub(crate) fn hold(claim: &Claim, grant: &Grant) -> Hold {
     Hold {
         name: claim.name.clone(),
         request: claim.request,
@@ -109,6 +109,6 @@ pub fn hold(claim: &Claim, grant: &Grant) -> Hold {
     }
 }
 
-pub fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }

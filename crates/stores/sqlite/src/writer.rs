@@ -184,8 +184,8 @@ impl Writer {
                 }
             }
         }
-        if tidy {
-            self.queue().tidy = true;
+        // Once is enough: a signal that nobody waits for is a system call all the same.
+        if tidy && !std::mem::replace(&mut self.queue().tidy, true) {
             self.start_thread();
             self.signal.notify_one();
         }

@@ -1,5 +1,14 @@
 //! Several clients on one file: exclusion, order, wakes, deaths, events.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
+
 mod common;
 
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,14 @@
 //! Which files are taken, which are refused, and that a refused one is left as it was.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
+
 mod common;
 
 use std::fs;

@@ -1,5 +1,14 @@
 //! Random operations give the same answers here as on the reference store.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
+
 mod common;
 
 use std::collections::HashMap;

@@ -22,7 +22,7 @@ pub(crate) fn write(tx: &mut Tx<'_>) -> rusqlite::Result<()> {
     if tx.news.events.is_empty() {
         return Ok(());
     }
-    tx.news.watchers = watchers(tx.db)?;
+    tx.news.watchers = tx.cache.watchers(|| watchers(tx.db))?;
     if tx.news.watchers.is_empty() {
         tx.news.events.clear();
         return Ok(());
@@ -56,7 +56,8 @@ pub(crate) fn watchers(db: &Connection) -> rusqlite::Result<Vec<ClientId>> {
 }
 
 /// Makes this client a watcher and returns the number of the last event so far.
-pub(crate) fn subscribe(tx: &Tx<'_>, me: ClientId) -> Step<i64> {
+pub(crate) fn subscribe(tx: &mut Tx<'_>, me: ClientId) -> Step<i64> {
+    tx.cache.clear();
     tx.db
         .prepare_cached("INSERT OR IGNORE INTO watchers (client) VALUES (?1)")?
         .execute([me.get().cast_signed()])?;
@@ -69,7 +70,9 @@ pub(crate) fn subscribe(tx: &Tx<'_>, me: ClientId) -> Step<i64> {
 }
 
 /// Ends a client's watch, and forgets the events once nobody watches.
-pub(crate) fn unsubscribe(db: &Connection, client: ClientId) -> rusqlite::Result<()> {
+pub(crate) fn unsubscribe(tx: &mut Tx<'_>, client: ClientId) -> rusqlite::Result<()> {
+    let db = tx.db;
+    tx.cache.clear();
     db.prepare_cached("DELETE FROM watchers WHERE client = ?1")?
         .execute([client.get().cast_signed()])?;
     if watchers(db)?.is_empty() {

@@ -328,7 +328,7 @@ fn view(name: &mut Scope<'_>) -> Option<LockView> {
 
 /// Ends what this client still has at the store, as its holders would.
 fn end_own(tx: &mut Tx<'_>, me: ClientId) -> Step<()> {
-    events::unsubscribe(tx.db, me)?;
+    events::unsubscribe(tx, me)?;
     let mut names: Vec<Name> = tx.mine.values().cloned().collect();
     names.sort();
     names.dedup();

@@ -194,7 +194,7 @@ impl Writer {
     /// Forgets a watcher that cannot be reached, if its session has ended.
     fn check_watcher(self: &Arc<Self>, watcher: ClientId) {
         let pushed = self.push(move |tx| match tx.sessions.is_gone(watcher) {
-            true => Ok(events::unsubscribe(tx.db, watcher)?),
+            true => Ok(events::unsubscribe(tx, watcher)?),
             false => Ok(()),
         });
         if pushed.is_ok() {

@@ -121,12 +121,13 @@ impl<F: FnMut(&mut Tx<'_>) -> Step<()> + Send> Job for Own<F> {
 
 impl Core {
     /// Does on the way out what a process that lives longer does in the background.
-    pub(crate) fn tidy_at_close(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.reaped_at = BootTime::default();
         self.reap_if_due();
         if log_is_long(self) {
             checkpoint(self.connection());
         }
+        self.sessions.end(self.mine.is_empty());
     }
 
     fn reap_is_due(&self, now: BootTime) -> bool {

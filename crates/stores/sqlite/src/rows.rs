@@ -202,7 +202,7 @@ fn save_waiters(db: &Connection, id: i64, before: &Queue, after: &Queue) -> Step
 fn encode_waiters(state: &NameState) -> Queue {
     let waiting = state.entries.iter().filter(|e| e.phase == Phase::Waiting);
     let encode = |entry: &Entry| {
-        let mut encoder = Encoder::default();
+        let mut encoder = Encoder::new();
         encoder.entry(entry);
         (entry.ticket, encoder.finish())
     };
@@ -216,7 +216,7 @@ pub(crate) fn column(n: u64) -> i64 {
 
 /// Everything but the queue.
 fn write_state(state: &NameState) -> Vec<u8> {
-    let mut encoder = Encoder::default();
+    let mut encoder = Encoder::new();
     encoder.byte(FORMAT);
     encoder.number(state.last_seq);
     encoder.number(state.ended.len() as u64);

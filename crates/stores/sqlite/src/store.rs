@@ -264,7 +264,8 @@ fn run_claim(tx: &mut Tx<'_>, claim: &Claim, pid: u32) -> Step<(ClaimReply, Vec<
         let mut reply = name.step(|state, now, seq, out| state.claim(claim, now, seq, out))?;
         let waits =
             |reply: &ClaimReply| matches!(reply, ClaimReply::Queued(_) | ClaimReply::Busy(_));
-        if waits(&reply) && name.bury_holders() {
+        // Again and again: the dead may have been waiting behind the dead.
+        while waits(&reply) && name.bury_holders() {
             reply = name.step(|state, now, seq, out| state.claim(claim, now, seq, out))?;
             // The answer says it; no wake is needed.
             name.out

@@ -17,6 +17,8 @@ use crate::writer::Writer;
 
 /// Pages in the log from which it is copied back to the main file, in the background.
 const LONG_LOG: u32 = 1000;
+/// Pages from which a process that ends copies it back.
+const SHORT_LOG: u32 = 200;
 /// Pages from which writers are held up for it: else a busy process would never let it end.
 const TOO_LONG_LOG: u32 = 4 * LONG_LOG;
 /// How long that waits for the transactions of other processes.
@@ -137,8 +139,10 @@ impl Core {
     pub(crate) fn finish(&mut self) {
         self.reaped_at = BootTime::default();
         self.reap_if_due();
-        if log_is_long(self) {
-            checkpoint(self.connection(), "PASSIVE");
+        // Whoever comes next reads the whole log, if nobody has the file open until then; and what
+        // was copied is forgotten with the last process, unless the log is cut.
+        if self.counters.pages.load(Ordering::Relaxed) >= SHORT_LOG {
+            checkpoint(self.connection(), "TRUNCATE");
         }
         self.sessions.end(self.mine.is_empty());
     }

@@ -44,11 +44,9 @@ impl FromStr for RequestId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let id = u128::from_str_radix(text, 16)?;
-        let [high, low] = [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64];
-        Ok(Self {
-            client: high,
-            serial: low,
-        })
+        let [client, serial] = [id >> 64, id & u128::from(u64::MAX)]
+            .map(|half| u64::try_from(half).unwrap_or_default());
+        Ok(Self { client, serial })
     }
 }
 

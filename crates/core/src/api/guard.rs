@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::engine::{Status, Tenure};
@@ -32,6 +33,8 @@ use crate::{LostReason, Mode, Name, OwnerId, Result, Sequencer, Token};
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct Guard {
     tenure: Arc<Tenure>,
+    /// Whether this guard has left; only a drop follows then.
+    left: AtomicBool,
 }
 
 impl Guard {
@@ -111,13 +114,14 @@ impl Guard {
     /// Dropped before it completes, the release goes on in the background. The same holds after an
     /// error: it is repeated until the store has heard or the lease has run out.
     pub async fn release(self) -> Result<ReleaseReply> {
-        match Arc::try_unwrap(self.tenure) {
-            Ok(tenure) => tenure.release().await,
-            // The owner is still inside, with another guard.
-            Err(tenure) => Ok(match tenure.status() {
-                Status::Lost(reason) => ReleaseReply::WasLost(reason),
-                Status::Held | Status::Suspect => ReleaseReply::Released,
-            }),
+        self.end().await
+    }
+
+    /// Leaves; nothing but a drop may follow.
+    pub(super) async fn end(&self) -> Result<ReleaseReply> {
+        match self.left.swap(true, Ordering::AcqRel) {
+            false => self.tenure.exit().await,
+            true => Ok(ReleaseReply::WasLost(LostReason::Released)),
         }
     }
 
@@ -128,6 +132,14 @@ impl Guard {
             biased;
             reason = self.lost() => Err(reason),
             output = future => Ok(output),
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.left.swap(true, Ordering::AcqRel) {
+            self.tenure.exit_in_background();
         }
     }
 }

@@ -18,8 +18,6 @@ mod renew;
 mod settings;
 mod tasks;
 mod tenure;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

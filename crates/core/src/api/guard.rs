@@ -41,12 +41,15 @@ impl Guard {
     pub(super) fn new(tenure: Tenure) -> Self {
         Self {
             tenure: Arc::new(tenure),
+            left: AtomicBool::new(false),
         }
     }
 
-    /// Another guard of the same tenure: the owner has entered once more.
-    pub(super) fn again(tenure: Arc<Tenure>) -> Self {
-        Self { tenure }
+    /// Another guard of the same tenure, if that is not over.
+    pub(super) fn again(tenure: Arc<Tenure>) -> Option<Self> {
+        let left = AtomicBool::new(false);
+        let entered = tenure.enter();
+        entered.then(|| Self { tenure, left })
     }
 
     pub(super) fn tenure(&self) -> &Arc<Tenure> {

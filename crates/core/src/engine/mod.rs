@@ -161,6 +161,15 @@ impl Engine {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Holds of this very client that it has evicted: no need to learn that from a renewal.
+    pub(crate) fn evicted(&self, name: &Name, seqs: &[u64]) {
+        for hold in self.renewer.holds() {
+            if hold.spi.name == *name && seqs.contains(&hold.spi.seq) {
+                hold.lose(LostReason::Evicted);
+            }
+        }
+    }
+
     /// Ends everything: waiters get an error, holds are released, the session is closed.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {

@@ -1,4 +1,15 @@
-//! The lock engine of clinch.
+//! The lock engine of clinch: API, store contract, reference store. It knows no driver.
+//!
+//! Users depend on the crate `clinch`, which adds `connect(url)`. What is here:
+//!
+//! - [`Clinch`] and its primitives: [`Lock`], [`RwLock`], [`Semaphore`], [`MultiLock`], [`Election`];
+//!   [`Guard`], [`Owner`], [`fence`], [`blocking`].
+//! - [`store`]: the contract that each store fills; [`machine`]: the reference that defines what a
+//!   store does; [`memory`]: the store made of it, with faults on demand.
+//! - [`keeper`]: the background thread that renews, releases and withdraws.
+
+mod api;
+mod engine;
 mod error;
 mod ids;
 pub mod keeper;
@@ -6,14 +17,20 @@ pub mod machine;
 pub mod memory;
 mod name;
 pub mod store;
+mod telemetry;
 mod time;
 mod token;
 mod url;
 
+pub use api::{
+    Clinch, ClinchBuilder, Election, Guard, Leader, LeaderView, Leadership, Lock, MultiGuard,
+    MultiLock, Observer, Owner, RwLock, Semaphore, blocking, fence,
+};
+pub use engine::{HandOver, Settings, Status};
 pub use error::{Effect, Error, ErrorKind, Result};
 pub use ids::{ClientId, ClientInfo, Identity, OwnerId, RequestId};
 pub use name::{MAX_NAME, Name, check_namespace};
-pub use store::LostReason;
+pub use store::{LostReason, ReleaseReply};
 pub use time::{
     BootTime, Clock, ManualClock, Sleep, format_duration, parse_duration, sequence_micros,
 };

@@ -35,6 +35,11 @@ impl Token {
         (seq <= MAX_SEQ && local <= MAX_LOCAL).then_some(Self(seq << LOCAL_BITS | local))
     }
 
+    /// The smallest token: no grant has it.
+    pub fn zero() -> Self {
+        Self(0)
+    }
+
     /// The token as a number.
     pub fn get(self) -> u64 {
         self.0

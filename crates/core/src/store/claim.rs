@@ -112,6 +112,13 @@ pub enum ReleaseReply {
     WasLost(LostReason),
 }
 
+impl ReleaseReply {
+    /// Whether it was held until the release.
+    pub fn was_held(self) -> bool {
+        self == Self::Released
+    }
+}
+
 /// Whether a sequencer is still worth something.
 ///
 /// ```
@@ -223,6 +230,8 @@ impl LostReason {
         }
     }
 }
+
+impl std::error::Error for LostReason {}
 
 impl From<Ending> for LostReason {
     fn from(ending: Ending) -> Self {

@@ -1,0 +1,125 @@
+//! From a URL to a client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clinch_core::memory::MemoryStore;
+use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::{Clinch, Error, HandOver, Result, StoreUrl};
+
+/// Connects to a store with everything at its default.
+///
+/// | URL | store |
+/// |---|---|
+/// | `sqlite:`, `sqlite:PATH` | embedded: several processes on one machine, no server |
+/// | `memory:`, `memory:NAME` | inside this process, for tests |
+///
+/// ```
+/// # async fn demo() -> clinch::Result<()> {
+/// let clinch = clinch::connect("memory:").await?;
+/// # Ok(()) }
+/// ```
+pub async fn connect(url: impl AsRef<str>) -> Result<Clinch> {
+    Connect::new(url).open().await
+}
+
+/// Connects with options.
+///
+/// ```
+/// # async fn demo() -> clinch::Result<()> {
+/// use std::time::Duration;
+/// let clinch = clinch::Connect::new("memory:")
+///     .namespace("billing")
+///     .patience(Duration::from_secs(3))
+///     .open()
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Connect {
+    url: String,
+    namespace: String,
+    patience: Option<Duration>,
+    hand_over: HandOver,
+}
+
+impl Connect {
+    /// A connection to the store with this URL.
+    pub fn new(url: impl AsRef<str>) -> Self {
+        Self {
+            url: url.as_ref().to_owned(),
+            namespace: "clinch".to_owned(),
+            patience: None,
+            hand_over: HandOver::default(),
+        }
+    }
+
+    /// A connection to the embedded store in the user's state folder.
+    pub fn default_store() -> Self {
+        Self::new("sqlite:")
+    }
+
+    /// The prefix that separates applications in one store (`clinch` unless said).
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.namespace = namespace.to_owned();
+        self
+    }
+
+    /// For how long claims go on while the store cannot be reached (10 s unless said).
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// How holds pass between tasks of this process.
+    #[must_use]
+    pub fn hand_over(mut self, hand_over: HandOver) -> Self {
+        self.hand_over = hand_over;
+        self
+    }
+
+    /// Connects.
+    pub async fn open(self) -> Result<Clinch> {
+        let url: StoreUrl = self.url.parse()?;
+        let context = Clinch::context(&self.namespace)?;
+        let store = open(&url, context.clone()).await?;
+        let mut builder = Clinch::builder(store, context).hand_over(self.hand_over);
+        if let Some(patience) = self.patience {
+            builder = builder.patience(patience);
+        }
+        Ok(builder.build())
+    }
+}
+
+/// Every store that this build has.
+///
+/// ```
+/// assert!(clinch::stores().iter().any(|store| store.scheme == "memory"));
+/// ```
+pub fn stores() -> Vec<StoreInfo> {
+    vec![
+        MemoryStore::describe(),
+        #[cfg(feature = "sqlite")]
+        clinch_sqlite::SqliteStore::describe(),
+    ]
+}
+
+async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+    match url.scheme() {
+        "memory" => Ok(Arc::new(MemoryStore::open(url, context)?)),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Arc::new(clinch_sqlite::SqliteStore::open(url, context)?)),
+        scheme => {
+            let known: Vec<String> = stores()
+                .iter()
+                .map(|store| format!("{}:", store.scheme))
+                .collect();
+            Err(
+                Error::invalid(format!("no store has the scheme {scheme:?}"))
+                    .with_advice(format!("this build has {}", known.join(", "))),
+            )
+        }
+    }
+}

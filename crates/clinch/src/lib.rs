@@ -1,0 +1,33 @@
+//! Distributed locks with fencing tokens, on the engines that you already run.
+//!
+//! ```
+//! # async fn demo() -> clinch::Result<()> {
+//! let clinch = clinch::connect("memory:").await?;
+//! let guard = clinch.lock("orders/42").acquire().await?;
+//! println!("held with token {}", guard.token());
+//! guard.release().await?;
+//! # Ok(()) }
+//! # clinch::blocking::block_on(demo()).unwrap();
+//! ```
+
+mod connect;
+
+pub use clinch_core::*;
+pub use connect::{Connect, connect, stores};
+
+/// The same locks for synchronous code.
+pub mod blocking {
+    pub use clinch_core::blocking::*;
+
+    /// Connects to a store and waits for it; see [`connect`](crate::connect).
+    ///
+    /// ```
+    /// # fn main() -> clinch::Result<()> {
+    /// let clinch = clinch::blocking::connect("memory:")?;
+    /// let guard = clinch.lock("orders/42").acquire()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect(url: impl AsRef<str>) -> crate::Result<Clinch> {
+        block_on(crate::connect(url)).map(Clinch::from)
+    }
+}

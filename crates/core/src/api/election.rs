@@ -1,0 +1,277 @@
+//! Leader election.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::options::{Options, option_setters};
+use super::{Guard, Lock};
+use crate::engine::Engine;
+use crate::store::{Capability, EventKind, Events, PartyView, ReleaseReply, RenewReply, Renewal};
+use crate::{Error, ErrorKind, Name, OwnerId, Result, Token};
+
+/// An election: one leader at a time, with a value that it publishes, and observers.
+///
+/// It is a mutex underneath. The leader's token is its *term*: it rises with every new leader, and
+/// a resource that checks it refuses an old leader's writes.
+///
+/// # Fairness
+///
+/// Candidates lead in the order in which they stood, as for [`Lock`].
+///
+/// # Cancel safety
+///
+/// Dropping a campaign withdraws the candidate.
+///
+/// # Guarantees
+///
+/// Those of [`Lock`]; observers see terms that never go down.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let election = clinch.election("scheduler");
+/// let leader = election.campaign("10.0.0.7:80").await?;
+/// let seen = election.leader().await?.unwrap();
+/// assert_eq!(seen.value.as_deref(), Some("10.0.0.7:80"));
+/// leader.resign().await?;
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct Election {
+    engine: Arc<Engine>,
+    name: Result<Name>,
+    options: Options,
+}
+
+impl Election {
+    pub(super) fn new(engine: Arc<Engine>, name: Result<Name>) -> Self {
+        Self {
+            engine,
+            name,
+            options: Options::default(),
+        }
+    }
+
+    option_setters!();
+
+    /// Stands as a candidate and waits to lead; `value` is what observers see.
+    pub async fn campaign(&self, value: impl Into<Arc<str>>) -> Result<Leader> {
+        self.candidate(value.into())
+            .acquire()
+            .await
+            .map(|guard| self.lead(guard))
+    }
+
+    /// Leads if nobody does.
+    pub async fn try_campaign(&self, value: impl Into<Arc<str>>) -> Result<Option<Leader>> {
+        let guard = self.candidate(value.into()).try_acquire().await?;
+        Ok(guard.map(|guard| self.lead(guard)))
+    }
+
+    /// Waits for so long to lead.
+    pub async fn campaign_within(
+        &self,
+        value: impl Into<Arc<str>>,
+        span: Duration,
+    ) -> Result<Option<Leader>> {
+        let guard = self.candidate(value.into()).acquire_within(span).await?;
+        Ok(guard.map(|guard| self.lead(guard)))
+    }
+
+    /// Who leads now.
+    pub async fn leader(&self) -> Result<Option<LeaderView>> {
+        let name = self.name.clone()?;
+        self.engine.require(Capability::List)?;
+        let view = self.engine.store.inspect(&name).await;
+        let view = view.map_err(|error| self.engine.explain(error, &name))?;
+        Ok(view
+            .and_then(|view| view.holders.into_iter().next())
+            .and_then(LeaderView::of))
+    }
+
+    /// Follows the leadership: the present state first, then every change.
+    pub async fn observe(&self) -> Result<Observer> {
+        let name = self.name.clone()?;
+        self.engine.require(Capability::Events)?;
+        let events = self.engine.store.events(name.as_str()).await;
+        let events = events.map_err(|error| self.engine.explain(error, &name))?;
+        Ok(Observer {
+            election: self.clone(),
+            name,
+            events,
+            started: false,
+            term: None,
+            led: false,
+        })
+    }
+
+    fn candidate(&self, value: Arc<str>) -> Lock {
+        let mut options = self.options.clone();
+        options.value = Some(value);
+        // Each candidate has its own value, so a hold cannot be handed to another one.
+        options.fair = self.engine.store.info().capabilities.queue;
+        Lock::new(self.engine.clone(), self.name.clone(), 1, 1).with_options(options)
+    }
+
+    fn lead(&self, guard: Guard) -> Leader {
+        Leader {
+            guard,
+            engine: self.engine.clone(),
+        }
+    }
+}
+
+/// The leader of an election: a [`Guard`] that can publish.
+#[derive(Debug)]
+#[must_use = "the leader resigns when it is dropped"]
+pub struct Leader {
+    guard: Guard,
+    engine: Arc<Engine>,
+}
+
+impl Leader {
+    /// Publishes a new value in the same term.
+    pub async fn proclaim(&self, value: impl Into<Arc<str>>) -> Result<()> {
+        let hold = self.guard.tenure().hold().clone();
+        let (engine, value) = (self.engine.clone(), value.into());
+        let name = hold.spi.name.clone();
+        let renewal = Renewal {
+            hold: hold.spi.clone(),
+            lease: hold.lease,
+            value: Some(value),
+        };
+        // Only the keeper renews: there the store has its own connection for it.
+        let replies = crate::keeper::run(async move { engine.store.renew(&[renewal]).await }).await;
+        let replies = replies.map_err(|error| self.engine.explain(error, &name))?;
+        match replies.first() {
+            Some(RenewReply::Lost(reason)) => {
+                hold.lose(*reason);
+                Err(Error::new(
+                    ErrorKind::Lost,
+                    format!("the leadership was lost: {reason}"),
+                )
+                .with_store(self.engine.scheme())
+                .with_name(name.as_str()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Steps down.
+    pub async fn resign(self) -> Result<ReleaseReply> {
+        self.guard.release().await
+    }
+}
+
+impl Deref for Leader {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+/// A leader as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderView {
+    /// Its term.
+    pub token: Token,
+    /// Its owner id.
+    pub owner: OwnerId,
+    /// Its machine.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its label.
+    pub label: Option<Arc<str>>,
+    /// What it publishes.
+    pub value: Option<Arc<str>>,
+}
+
+impl LeaderView {
+    fn of(party: PartyView) -> Option<Self> {
+        Some(Self {
+            token: party.token?,
+            owner: party.owner,
+            host: party.host,
+            pid: party.pid,
+            label: party.label,
+            value: party.value,
+        })
+    }
+}
+
+/// A state of the leadership.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leadership {
+    /// Somebody leads.
+    Led(LeaderView),
+    /// Nobody leads.
+    Vacant,
+}
+
+/// Follows an election. Made by [`Election::observe`].
+#[derive(Debug)]
+pub struct Observer {
+    election: Election,
+    name: Name,
+    events: Events,
+    started: bool,
+    term: Option<Token>,
+    led: bool,
+}
+
+impl Observer {
+    /// The present state at the first call, then each change; `None` when the store can tell no
+    /// more. Terms never go down. Cancel safe.
+    pub async fn next(&mut self) -> Option<Leadership> {
+        if !self.started {
+            let now = self.election.leader().await.ok()?;
+            self.started = true;
+            return Some(self.take(now));
+        }
+        loop {
+            let event = self.events.next().await?;
+            if event.name != self.name || event.token.is_none() {
+                continue;
+            }
+            match event.kind {
+                EventKind::Granted | EventKind::Published => {
+                    let leader = LeaderView {
+                        token: event.token?,
+                        owner: event.owner,
+                        host: event.host,
+                        pid: event.pid,
+                        label: event.label,
+                        value: event.value,
+                    };
+                    // What the first look has shown already is not told twice.
+                    let news = self.term.is_none_or(|term| leader.token > term)
+                        || event.kind == EventKind::Published && self.term == Some(leader.token);
+                    if news {
+                        return Some(self.take(Some(leader)));
+                    }
+                }
+                EventKind::Released | EventKind::Expired | EventKind::Evicted
+                    if self.led && event.token >= self.term =>
+                {
+                    return Some(self.take(None));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take(&mut self, leader: Option<LeaderView>) -> Leadership {
+        self.led = leader.is_some();
+        match leader {
+            Some(leader) => {
+                self.term = self.term.max(Some(leader.token));
+                Leadership::Led(leader)
+            }
+            None => Leadership::Vacant,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Checks at the resource: what makes a lock safe against a holder that comes too late.
+//!
+//! A lease cannot stop a process that was paused between its last look at the clock and its write.
+//! The resource can: it remembers the greatest token that it has seen and refuses smaller ones.
+//! [`Gate`] does that inside one process; for a table of your own the same check is one statement:
+//!
+//! ```sql
+//! UPDATE accounts SET balance = :balance, fence = :token WHERE id = :id AND fence <= :token
+//! ```
+//!
+//! No row changed means that a newer holder has been there.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::{Error, ErrorKind, Result, Token};
+
+/// Remembers the greatest token seen, and lets smaller ones in no more.
+///
+/// The check and what it guards are one step: [`admit`](Self::admit) runs the write while no other
+/// can pass.
+///
+/// ```
+/// use clinch_core::{Token, fence::Gate};
+/// let gate = Gate::new();
+/// let (old, new) = (Token::new(1, 0).unwrap(), Token::new(2, 0).unwrap());
+/// assert!(gate.admit(new, || "written").is_ok());
+/// let refused = gate.admit(old, || "too late").unwrap_err();
+/// assert!(refused.to_string().contains(&old.to_string()));
+/// ```
+#[derive(Debug, Default)]
+pub struct Gate {
+    greatest: Mutex<Option<Token>>,
+}
+
+impl Gate {
+    /// A gate that has seen no token.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs `write` if no greater token has passed; otherwise an error that says both tokens.
+    pub fn admit<T>(&self, token: Token, write: impl FnOnce() -> T) -> Result<T> {
+        let mut greatest = self.greatest.lock().unwrap_or_else(PoisonError::into_inner);
+        match *greatest {
+            Some(seen) if seen > token => Err(refused(token, seen)),
+            _ => {
+                *greatest = Some(token);
+                Ok(write())
+            }
+        }
+    }
+
+    /// The greatest token that has passed.
+    pub fn greatest(&self) -> Option<Token> {
+        *self.greatest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refused(token: Token, seen: Token) -> Error {
+    Error::new(
+        ErrorKind::Lost,
+        format!("the resource refuses token {token}: it has seen the newer {seen}"),
+    )
+    .with_advice("the lock was lost; acquire it again and start over")
+}

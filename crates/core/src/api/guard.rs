@@ -1,0 +1,148 @@
+//! The proof of a hold.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::engine::{Status, Tenure};
+use crate::store::{Predecessor, ReleaseReply};
+use crate::{LostReason, Mode, Name, OwnerId, Result, Sequencer, Token};
+
+/// A held lock. Dropping it releases in the background; [`release`](Self::release) also tells
+/// whether it was still held.
+///
+/// # Guarantees
+///
+/// [`is_valid`](Self::is_valid) compares the boot clock with a deadline that is counted from before
+/// the last acknowledged request was sent: a process that was paused or suspended past its lease
+/// reads `false` when it wakes up, with no message needed.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let guard = clinch.lock("orders/42").acquire().await?;
+/// assert!(guard.is_valid());
+/// let written = guard.run(async { "work that stops when the lock is lost" }).await;
+/// assert!(written.is_ok());
+/// assert!(guard.release().await?.was_held());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct Guard {
+    tenure: Arc<Tenure>,
+    /// Whether this guard has left; only a drop follows then.
+    left: AtomicBool,
+}
+
+impl Guard {
+    pub(super) fn new(tenure: Tenure) -> Self {
+        Self {
+            tenure: Arc::new(tenure),
+            left: AtomicBool::new(false),
+        }
+    }
+
+    /// Another guard of the same tenure, if that is not over.
+    pub(super) fn again(tenure: Arc<Tenure>) -> Option<Self> {
+        let left = AtomicBool::new(false);
+        let entered = tenure.enter();
+        entered.then(|| Self { tenure, left })
+    }
+
+    pub(super) fn tenure(&self) -> &Arc<Tenure> {
+        &self.tenure
+    }
+
+    /// The fencing token: hand it to the resource with every write.
+    pub fn token(&self) -> Token {
+        self.tenure.token()
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &Name {
+        &self.tenure.hold().spi.name
+    }
+
+    /// Who holds it.
+    pub fn owner(&self) -> &OwnerId {
+        self.tenure.owner()
+    }
+
+    /// How it is held.
+    pub fn mode(&self) -> Mode {
+        self.tenure.mode()
+    }
+
+    /// Whether it is held at this moment, by a look at the clock alone.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.tenure.is_valid()
+    }
+
+    /// Held, held but not renewed lately, or lost.
+    pub fn status(&self) -> Status {
+        self.tenure.status()
+    }
+
+    /// How long it stays valid without another renewal; zero when it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.tenure.remaining()
+    }
+
+    /// Completes when it has been lost, with the reason, no later than its deadline and with no
+    /// contact needed. Cancel safe.
+    pub async fn lost(&self) -> LostReason {
+        self.tenure.hold().lost().await
+    }
+
+    /// How the hold before this one ended, where the store still knows: an unclean end means that
+    /// its work may be half done.
+    pub fn predecessor(&self) -> Option<&Predecessor> {
+        self.tenure.predecessor()
+    }
+
+    /// Name, mode and token in one printable string. A guard whose sequencer was taken out always
+    /// ends at the store, so that [`check`](crate::Clinch::check) stays exact.
+    pub fn sequencer(&self) -> Sequencer {
+        self.tenure.sequencer()
+    }
+
+    /// Gives it up and waits for the store's word: whether it was still held.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it completes, the release goes on in the background. The same holds after an
+    /// error: it is repeated until the store has heard or the lease has run out.
+    pub async fn release(self) -> Result<ReleaseReply> {
+        self.end().await
+    }
+
+    /// Leaves; nothing but a drop may follow.
+    pub(super) async fn end(&self) -> Result<ReleaseReply> {
+        match self.left.swap(true, Ordering::AcqRel) {
+            false => self.tenure.exit().await,
+            true => Ok(ReleaseReply::WasLost(LostReason::Released)),
+        }
+    }
+
+    /// Runs a future for as long as the lock is held; when it is lost, the future is dropped and
+    /// the reason returned.
+    pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, LostReason> {
+        tokio::select! {
+            biased;
+            reason = self.lost() => Err(reason),
+            output = future => Ok(output),
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.left.swap(true, Ordering::AcqRel) {
+            self.tenure.exit_in_background();
+        }
+    }
+}

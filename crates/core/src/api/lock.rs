@@ -1,0 +1,151 @@
+//! The mutex, and the way to claim that every primitive shares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::options::{Options, option_setters};
+use super::{Guard, Owner};
+use crate::engine::{Engine, How, Tenure};
+use crate::{BootTime, Name, OwnerId, Result};
+
+/// A way to claim a name: a mutex, one side of a read-write lock, or some permits of a semaphore.
+///
+/// It is a description; nothing happens before `acquire`. Cloning is cheap, and one `Lock` can be
+/// acquired any number of times, from any task.
+///
+/// # Fairness
+///
+/// Claims of different processes are granted in the order in which the store queued them. Claims of
+/// one process queue locally, and a released hold passes to the next of them without a round trip,
+/// within the bounds of [`HandOver`](crate::HandOver); [`fair`](Self::fair) turns that off, and the
+/// order is then strictly FIFO everywhere.
+///
+/// # Cancel safety
+///
+/// Every method can be dropped at any await: nothing is left behind, the place in the queue is lost.
+///
+/// # Guarantees
+///
+/// Each grant has a greater [token](crate::Token) than all before it. Guards of different owners
+/// are never [valid](Guard::is_valid) at the same time, as long as the store keeps its data and
+/// clocks run within 1 % of each other. A lease alone cannot stop a paused process from acting
+/// late: where that matters, let the resource check the token ([`fence`](crate::fence)).
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// use std::time::Duration;
+///
+/// let lock = clinch.lock("reports/daily").lease(Duration::from_secs(10)).label("nightly job");
+/// if let Some(guard) = lock.acquire_within(Duration::from_secs(1)).await? {
+///     println!("token {}", guard.token());
+///     guard.release().await?;
+/// }
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct Lock {
+    engine: Arc<Engine>,
+    /// A bad name is reported by `acquire`, so that calls can be chained.
+    name: Result<Name>,
+    units: u32,
+    limit: u32,
+    pub(super) options: Options,
+}
+
+impl Lock {
+    pub(super) fn new(engine: Arc<Engine>, name: Result<Name>, units: u32, limit: u32) -> Self {
+        Self {
+            engine,
+            name,
+            units,
+            limit,
+            options: Options::default(),
+        }
+    }
+
+    pub(super) fn with_options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    option_setters!();
+
+    /// Claims as this owner: if it holds the name already, `acquire` succeeds at once with the same
+    /// token, and the lock is free when every guard has been released.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let me = clinch.owner();
+    /// let lock = clinch.lock("a").as_owner(&me);
+    /// let outer = lock.acquire().await?;
+    /// let inner = lock.acquire().await?;
+    /// assert_eq!(outer.token(), inner.token());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
+    #[must_use]
+    pub fn as_owner(mut self, owner: &Owner) -> Self {
+        self.options.owner = Some(owner.clone());
+        self
+    }
+
+    /// Waits until it is held.
+    ///
+    /// While the store cannot be reached it goes on for the client's patience (10 s unless said),
+    /// then fails with [`ErrorKind::Unreachable`](crate::ErrorKind).
+    pub async fn acquire(&self) -> Result<Guard> {
+        loop {
+            // `None` comes only from an owner's own claim that ended meanwhile: ask again.
+            if let Some(guard) = self.claim(How::Wait).await? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Takes it if it is free now. `Ok(None)` says that it is definitely not held by this call; an
+    /// unknown outcome is an error that [may have taken effect](crate::Error::may_have_taken_effect)
+    /// and is being withdrawn.
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        self.claim(How::Try).await
+    }
+
+    /// Waits for so long. `Ok(None)` when it was not granted in time.
+    pub async fn acquire_within(&self, span: Duration) -> Result<Option<Guard>> {
+        let deadline = self.engine.clock.now() + span;
+        self.claim(How::Until(deadline)).await
+    }
+
+    pub(super) async fn claim_until(&self, deadline: Option<BootTime>) -> Result<Option<Guard>> {
+        match deadline {
+            Some(deadline) => self.claim(How::Until(deadline)).await,
+            None => self.acquire().await.map(Some),
+        }
+    }
+
+    async fn claim(&self, how: How) -> Result<Option<Guard>> {
+        let name = self.name.clone()?;
+        let owner = self.options.owner.clone().or_else(Owner::current);
+        match owner {
+            Some(owner) => {
+                let ask = |id: OwnerId| {
+                    self.options
+                        .ask(&self.engine, &name, self.units, self.limit, id)
+                };
+                owner
+                    .claim(&self.engine, &name, self.units, self.limit, ask, how)
+                    .await
+            }
+            None => {
+                let id = OwnerId::new(format!("{:x}", crate::ids::random_u64()));
+                let ask = self
+                    .options
+                    .ask(&self.engine, &name, self.units, self.limit, id)?;
+                let tenure: Option<Tenure> = self.engine.acquire(&ask, how).await?;
+                Ok(tenure.map(Guard::new))
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The faces of the engine: what users call.
+
+pub mod blocking;
+mod client;
+mod election;
+pub mod fence;
+mod guard;
+mod lock;
+mod multi;
+mod options;
+mod owner;
+mod rwlock;
+mod semaphore;
+
+pub use client::{Clinch, ClinchBuilder};
+pub use election::{Election, Leader, LeaderView, Leadership, Observer};
+pub use guard::Guard;
+pub use lock::Lock;
+pub use multi::{MultiGuard, MultiLock};
+pub use owner::Owner;
+pub use rwlock::RwLock;
+pub use semaphore::Semaphore;

@@ -1,0 +1,187 @@
+//! The options that every primitive takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Owner;
+use crate::engine::{Ask, Engine, LaneKey};
+use crate::store::Capability;
+use crate::{Error, Name, OwnerId, Result};
+
+/// The longest label in bytes.
+const MAX_LABEL: usize = 255;
+/// The longest published value in bytes.
+const MAX_VALUE: usize = 4096;
+/// The longest lock-delay: Chubby's and Consul's bound.
+const MAX_LOCK_DELAY: Duration = Duration::from_secs(60);
+
+/// How to claim.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Options {
+    pub(super) lease: Option<Duration>,
+    pub(super) lock_delay: Duration,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) fair: bool,
+    pub(super) label: Option<Arc<str>>,
+    pub(super) value: Option<Arc<str>>,
+    pub(super) owner: Option<Owner>,
+}
+
+impl Options {
+    /// Checks everything, before any I/O, and makes the engine's form of it.
+    pub(super) fn ask(
+        &self,
+        engine: &Engine,
+        name: &Name,
+        units: u32,
+        limit: u32,
+        owner: OwnerId,
+    ) -> Result<Ask> {
+        self.check(engine, units, limit)
+            .map_err(|error| error.with_store(engine.scheme()).with_name(name.as_str()))?;
+        let lease = self.lease.unwrap_or(crate::engine::DEFAULT_LEASE);
+        let step = engine.store.info().limits.lease_step;
+        Ok(Ask {
+            key: LaneKey {
+                name: name.clone(),
+                units,
+                limit,
+                lease: round_up(lease, step),
+                lock_delay: self.lock_delay,
+                max_hold: self.max_hold,
+                label: self.label.clone(),
+                value: self.value.clone(),
+            },
+            owner,
+            fair: self.fair,
+        })
+    }
+
+    fn check(&self, engine: &Engine, units: u32, limit: u32) -> Result<()> {
+        let limits = engine.store.info().limits;
+        let text = crate::format_duration;
+        let lease = self.lease.unwrap_or(crate::engine::DEFAULT_LEASE);
+        if lease < limits.min_lease {
+            return Err(
+                Error::invalid(format!("a lease of {} is too short", text(lease))).with_advice(
+                    format!("the least on this store is {}", text(limits.min_lease)),
+                ),
+            );
+        }
+        if lease > limits.max_lease {
+            return Err(
+                Error::invalid(format!("a lease of {} is too long", text(lease))).with_advice(
+                    format!("the most on this store is {}", text(limits.max_lease)),
+                ),
+            );
+        }
+        if units == 0 {
+            return Err(
+                Error::invalid("zero permits were asked for").with_advice("ask for at least one")
+            );
+        }
+        if limit == 0 {
+            return Err(
+                Error::invalid("a semaphore has zero permits").with_advice("give it at least one")
+            );
+        }
+        if units > limit {
+            return Err(Error::invalid(format!(
+                "{units} permits were asked for, of {limit} in all"
+            ))
+            .with_advice(format!("ask for 1 to {limit}")));
+        }
+        if self.lock_delay > MAX_LOCK_DELAY {
+            return Err(Error::invalid(format!(
+                "a lock-delay of {} is too long",
+                text(self.lock_delay)
+            ))
+            .with_advice(format!("the most is {}", text(MAX_LOCK_DELAY))));
+        }
+        if self.max_hold.is_some_and(|span| span.is_zero()) {
+            return Err(Error::invalid(
+                "a longest hold of zero leaves no time at all",
+            ));
+        }
+        let long = |text: &Option<Arc<str>>, most| text.as_ref().is_some_and(|t| t.len() > most);
+        if long(&self.label, MAX_LABEL) {
+            return Err(Error::invalid(format!(
+                "a label has more than {MAX_LABEL} bytes"
+            )));
+        }
+        if long(&self.value, MAX_VALUE) {
+            return Err(Error::invalid(format!(
+                "a published value has more than {MAX_VALUE} bytes"
+            )));
+        }
+        if !self.lock_delay.is_zero() {
+            engine.require(Capability::LockDelay)?;
+        }
+        if self.fair {
+            engine.require(Capability::Queue)?;
+        }
+        if self.value.is_some() {
+            engine.require(Capability::Values)?;
+        }
+        match limit {
+            1 => Ok(()),
+            u32::MAX => engine.require(Capability::Shared),
+            _ => engine.require(Capability::Semaphores),
+        }
+    }
+}
+
+fn round_up(lease: Duration, step: Duration) -> Duration {
+    match step.as_nanos() {
+        0 | 1 => lease,
+        step => {
+            let nanos = lease.as_nanos().div_ceil(step) * step;
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        }
+    }
+}
+
+/// Writes the option setters once for every primitive that has an `options` field.
+macro_rules! option_setters {
+    () => {
+        /// How long the hold lives without renewal (30 s unless said). It is renewed at a third of
+        /// it; a shorter lease is noticed sooner after a crash, a longer one rides out longer stalls.
+        #[must_use]
+        pub fn lease(mut self, lease: std::time::Duration) -> Self {
+            self.options.lease = Some(lease);
+            self
+        }
+
+        /// After an *unclean* end of this hold (expired, evicted, crashed): the time during which
+        /// nobody else is granted, so that work still under way can land. None after a release.
+        #[must_use]
+        pub fn lock_delay(mut self, delay: std::time::Duration) -> Self {
+            self.options.lock_delay = delay;
+            self
+        }
+
+        /// The longest time that one guard holds it: then it is lost with
+        /// [`LostReason::MaxHold`](crate::LostReason), whatever its holder does.
+        #[must_use]
+        pub fn max_hold(mut self, span: std::time::Duration) -> Self {
+            self.options.max_hold = Some(span);
+            self
+        }
+
+        /// Strict FIFO across processes: each claim queues at the store by itself, and no hold is
+        /// handed over inside the process.
+        #[must_use]
+        pub fn fair(mut self) -> Self {
+            self.options.fair = true;
+            self
+        }
+
+        /// A word for people, shown by `clinch list`.
+        #[must_use]
+        pub fn label(mut self, label: impl Into<std::sync::Arc<str>>) -> Self {
+            self.options.label = Some(label.into());
+            self
+        }
+    };
+}
+pub(super) use option_setters;

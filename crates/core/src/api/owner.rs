@@ -1,0 +1,158 @@
+//! Owners: who may enter again.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::Guard;
+use crate::engine::{Ask, Engine, How, Status, Tenure};
+use crate::{Error, ErrorKind, Mode, Name, OwnerId, Result};
+
+/// An explicit owner, for reentrancy: never a thread or a task by itself.
+///
+/// A claim [as an owner](crate::Lock::as_owner) on a name that it holds succeeds at once with the
+/// same token; the lock is free when every guard has been released. Inside [`scope`](Self::scope)
+/// the owner is the default. A write lock includes reading; a reader cannot become a writer, since
+/// two that tried would wait for each other for ever.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let me = clinch.owner();
+/// me.scope(async {
+///     let outer = clinch.lock("a").acquire().await?;
+///     let inner = clinch.lock("a").acquire().await?; // no deadlock
+///     assert_eq!(outer.token(), inner.token());
+///     Ok::<_, clinch_core::Error>(())
+/// }).await?;
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct Owner {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    id: OwnerId,
+    /// What it holds, by client and name. The async mutex makes claims of one owner on one name
+    /// take turns: the second enters what the first has got.
+    entered: Mutex<HashMap<(usize, Name), Arc<Place>>>,
+}
+
+type Place = tokio::sync::Mutex<Weak<Tenure>>;
+
+tokio::task_local! {
+    static CURRENT: Owner;
+}
+
+impl Owner {
+    pub(super) fn new() -> Self {
+        let id = OwnerId::new(format!("owner-{:016x}", crate::ids::random_u64()));
+        Self {
+            inner: Arc::new(Inner {
+                id,
+                entered: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The owner's id, as lists show it.
+    pub fn id(&self) -> &OwnerId {
+        &self.inner.id
+    }
+
+    /// Makes this owner the default for claims inside `future`.
+    pub async fn scope<F: Future>(&self, future: F) -> F::Output {
+        CURRENT.scope(self.clone(), future).await
+    }
+
+    /// The owner of the surrounding [`scope`](Self::scope).
+    pub(super) fn current() -> Option<Self> {
+        CURRENT.try_with(Clone::clone).ok()
+    }
+
+    /// Enters again, or claims.
+    pub(super) async fn claim(
+        &self,
+        engine: &Arc<Engine>,
+        name: &Name,
+        units: u32,
+        limit: u32,
+        ask: impl Fn(OwnerId) -> Result<Ask>,
+        how: How,
+    ) -> Result<Option<Guard>> {
+        let ask = ask(self.inner.id.clone())?;
+        let place = self.place(engine, name);
+        let mut held = match how {
+            How::Wait => place.lock().await,
+            // Another task claims for the same owner right now.
+            How::Try => match place.try_lock() {
+                Ok(held) => held,
+                Err(_) => return Ok(None),
+            },
+            How::Until(deadline) => tokio::select! {
+                held = place.lock() => held,
+                () = engine.clock.sleep_until(deadline) => return Ok(None),
+            },
+        };
+        // Over, or lost: then it is a claim like any other.
+        let inside = held
+            .upgrade()
+            .filter(|t| !matches!(t.status(), Status::Lost(_)));
+        if let Some(guard) = inside.and_then(Guard::again) {
+            covers(guard.tenure(), units, limit).map_err(|error| engine.explain(error, name))?;
+            return Ok(Some(guard));
+        }
+        let guard = engine.acquire(&ask, how).await?.map(Guard::new);
+        if let Some(guard) = &guard {
+            *held = Arc::downgrade(guard.tenure());
+        }
+        Ok(guard)
+    }
+
+    fn place(&self, engine: &Arc<Engine>, name: &Name) -> Arc<Place> {
+        let mut entered = self
+            .inner
+            .entered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Forget what nobody holds or claims any more.
+        entered.retain(|_, place| {
+            Arc::strong_count(place) > 1
+                || place
+                    .try_lock()
+                    .map_or(true, |held| held.strong_count() > 0)
+        });
+        let key = (Arc::as_ptr(engine) as usize, name.clone());
+        entered.entry(key).or_default().clone()
+    }
+}
+
+/// Whether what the owner holds includes what it asks for.
+fn covers(tenure: &Tenure, units: u32, limit: u32) -> Result<()> {
+    let (held, wanted) = (tenure.mode(), Mode::of(units, limit));
+    let refuse = |kind, message: &str, advice: &str| {
+        Err(Error::new(kind, message.to_owned()).with_advice(advice.to_owned()))
+    };
+    match (held, wanted) {
+        (held, wanted) if held == wanted => Ok(()),
+        (Mode::Write, Mode::Read) => Ok(()),
+        (Mode::Read, Mode::Write) => refuse(
+            ErrorKind::WouldDeadlock,
+            "its owner holds the read lock and asks for the write lock",
+            "release the read lock first, or take the write lock from the start",
+        ),
+        (Mode::Permits { limit: a, .. }, Mode::Permits { limit: b, .. }) if a == b => refuse(
+            ErrorKind::WouldDeadlock,
+            "its owner holds another number of permits",
+            "ask for the same number again, or use another owner",
+        ),
+        _ => refuse(
+            ErrorKind::Mismatch,
+            "its owner holds it as another kind of lock",
+            "use one kind and limit for a name",
+        ),
+    }
+}

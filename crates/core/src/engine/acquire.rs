@@ -1,0 +1,220 @@
+//! From a wish to a tenure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument;
+
+use super::lane::{Entered, Slot, Waiting};
+use super::settings::backoff;
+use super::{Ask, Engine, Hold, Tenure, drive, patient, valid_for};
+use crate::store::{Claim, ClaimReply};
+use crate::{BootTime, Effect, Error, ErrorKind, OwnerId, Result, telemetry};
+
+/// How long a caller is ready to wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum How {
+    /// Until it is granted.
+    Wait,
+    /// Not at all.
+    Try,
+    /// Until this moment.
+    Until(BootTime),
+}
+
+/// How often a try repeats a request whose reply was lost.
+const TRIES: u32 = 3;
+
+impl Engine {
+    /// Claims as asked; `None` when it is definitely not held within the time.
+    ///
+    /// Dropping the future at any point leaves nothing behind: a claim under way goes to a driver
+    /// on the keeper, which withdraws it or uses it for the next local waiter.
+    pub(crate) async fn acquire(self: &Arc<Self>, ask: &Ask, how: How) -> Result<Option<Tenure>> {
+        self.check_open()?;
+        let asked = self.clock.now();
+        let span = telemetry::acquire_span(&ask.key.name, self.scheme());
+        let outcome = self.enter(ask, how).instrument(span).await;
+        let outcome = outcome.map_err(|error| self.explain(error, &ask.key.name));
+        let waited = self.clock.now().since(asked);
+        match &outcome {
+            Ok(Some(tenure)) => telemetry::acquired(&ask.key.name, tenure.token(), waited),
+            Ok(None) => telemetry::not_acquired(&ask.key.name, waited),
+            Err(error) => telemetry::failed(&ask.key.name, error),
+        }
+        outcome
+    }
+
+    async fn enter(self: &Arc<Self>, ask: &Ask, how: How) -> Result<Option<Tenure>> {
+        let lane = self.lane(ask);
+        match lane.enter(&ask.owner, matches!(how, How::Try)) {
+            Entered::First(slot) => self.first(slot, ask, how).await,
+            Entered::Waiting(waiting) => self.wait(waiting, how).await,
+            Entered::Full => Ok(None),
+        }
+    }
+
+    /// Claims at the store, in the caller's task.
+    async fn first(self: &Arc<Self>, slot: Slot, ask: &Ask, how: How) -> Result<Option<Tenure>> {
+        let queue = !matches!(how, How::Try);
+        let lane = slot.lane().clone();
+        let mut attempt = Attempt {
+            slot: Some(slot),
+            claim: self.claim(&ask.key, &ask.owner, queue),
+            unknown: false,
+        };
+        let mut tries = 0;
+        loop {
+            let sent = self.clock.now();
+            let patience = self.patience(how, sent);
+            let before = std::mem::replace(&mut attempt.unknown, true);
+            let reply = patient(&self.clock, patience, self.store.claim(&attempt.claim)).await;
+            if matches!(&reply, Some(Err(error)) if !error.may_have_taken_effect()) {
+                attempt.unknown = before;
+            }
+            let error = match reply {
+                Some(Ok(ClaimReply::Granted(grant))) => {
+                    let Some(slot) = attempt.slot.take() else {
+                        return Err(lost_slot());
+                    };
+                    let hold = Hold::new(slot, &attempt.claim, grant, sent);
+                    // A reply that took longer than the lease: it is granted, and over.
+                    let tenure = Tenure::first(hold, ask.owner.clone());
+                    if tenure.hold().is_valid() {
+                        return Ok(Some(tenure));
+                    }
+                    drop(tenure);
+                    late()
+                }
+                Some(Ok(ClaimReply::Queued(_))) => {
+                    let waiting = attempt.hand_to_driver(&lane, &ask.owner, Some(sent));
+                    return self.wait(waiting, how).await;
+                }
+                Some(Ok(ClaimReply::Busy(_))) => {
+                    attempt.settle();
+                    return Ok(None);
+                }
+                // Only a repeated request can be gone: it ran out between two tries.
+                Some(Ok(ClaimReply::Gone(_))) => {
+                    attempt.claim.request = self.identity.request();
+                    continue;
+                }
+                Some(Err(error)) if !error.is_temporary() => return Err(error),
+                Some(Err(error)) => error,
+                None => unanswered(),
+            };
+            if queue && attempt.slot.is_some() && self.has_time(how) {
+                lane.set_trouble(Some(error));
+                let waiting = attempt.hand_to_driver(&lane, &ask.owner, None);
+                return self.wait(waiting, how).await;
+            }
+            tries += 1;
+            if tries >= TRIES || attempt.slot.is_none() || !self.has_time(how) {
+                return Err(error);
+            }
+            self.clock.sleep(backoff(tries)).await;
+        }
+    }
+
+    /// Waits in the lane.
+    async fn wait(self: &Arc<Self>, mut waiting: Waiting, how: How) -> Result<Option<Tenure>> {
+        let How::Until(deadline) = how else {
+            return waiting.told().await.map(Some);
+        };
+        tokio::select! {
+            biased;
+            outcome = waiting.told() => return outcome.map(Some),
+            () = self.clock.sleep_until(deadline) => {}
+        }
+        let lane = waiting.lane().clone();
+        match waiting.end() {
+            Some(outcome) => outcome.map(Some),
+            // The store has not been answering: whether we hold it is not known, and being
+            // withdrawn. That is not the same as "no".
+            None => match lane.trouble() {
+                Some(trouble) => Err(trouble),
+                None => Ok(None),
+            },
+        }
+    }
+
+    fn has_time(&self, how: How) -> bool {
+        match how {
+            How::Wait | How::Try => true,
+            How::Until(deadline) => self.clock.now() < deadline,
+        }
+    }
+
+    /// For how long to wait for the reply to one request.
+    fn patience(&self, how: How, now: BootTime) -> Duration {
+        match how {
+            How::Until(deadline) => self.settings.patience.min(deadline.since(now)),
+            How::Wait | How::Try => self.settings.patience,
+        }
+    }
+}
+
+/// A claim under way in the caller's task.
+struct Attempt {
+    slot: Option<Slot>,
+    claim: Claim,
+    /// Whether a request may have reached the store whose outcome is not known.
+    unknown: bool,
+}
+
+impl Attempt {
+    /// The store has said no: nothing is left of the claim.
+    fn settle(&mut self) {
+        self.slot = None;
+    }
+
+    fn hand_to_driver(
+        &mut self,
+        lane: &Arc<super::Lane>,
+        owner: &OwnerId,
+        heard: Option<BootTime>,
+    ) -> Waiting {
+        let waiting = lane.wait_first(owner);
+        if let Some(slot) = self.slot.take() {
+            drive::start(slot, self.claim.clone(), heard);
+        }
+        waiting
+    }
+}
+
+impl Drop for Attempt {
+    /// The caller has gone, or gave up, with the outcome unknown.
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take().filter(|_| self.unknown) {
+            slot.lane().adopt();
+            drive::start(slot, self.claim.clone(), None);
+        }
+    }
+}
+
+fn unanswered() -> Error {
+    Error::new(
+        ErrorKind::Unreachable,
+        "the store did not answer the claim in time",
+    )
+    .with_effect(Effect::Possible)
+    .with_advice("check that the store is up (`clinch doctor`)")
+}
+
+fn late() -> Error {
+    Error::new(
+        ErrorKind::Unreachable,
+        "the store's answer took longer than the lease",
+    )
+    .with_effect(Effect::Possible)
+    .with_advice("choose a longer lease, or a faster store")
+}
+
+fn lost_slot() -> Error {
+    Error::new(ErrorKind::Internal, "a claim lost its place")
+}
+
+/// Whether a grant that was last heard of at `sent` is worth anything at `now`.
+pub(super) fn still_valid(sent: BootTime, lease: Duration, now: BootTime) -> bool {
+    now < sent + valid_for(lease)
+}

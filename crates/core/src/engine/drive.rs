@@ -1,0 +1,235 @@
+//! The driver: brings one claim to an end, on the keeper.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument;
+
+use super::acquire::still_valid;
+use super::lane::{Lane, Slot};
+use super::settings::{backoff, poll_after};
+use super::{Engine, Hold, patient};
+use crate::store::{Claim, ClaimReply, Grant, Queued, Wake, Wakes};
+use crate::{BootTime, Effect, Error, ErrorKind, telemetry};
+
+/// Starts a driver for a claim. `heard` is the send time of the last claim that the store
+/// acknowledged as queued.
+pub(super) fn start(slot: Slot, claim: Claim, heard: Option<BootTime>) {
+    let (engine, lane) = (slot.engine().clone(), slot.lane().clone());
+    let driver = Driver {
+        engine: engine.clone(),
+        lane: lane.clone(),
+        claim,
+        heard,
+        failing: None,
+    };
+    if let Err(error) = engine
+        .tasks
+        .spawn(driver.run(slot).instrument(tracing::Span::current()))
+    {
+        lane.fail_all(&error);
+    }
+}
+
+struct Driver {
+    engine: Arc<Engine>,
+    lane: Arc<Lane>,
+    claim: Claim,
+    /// When the last acknowledged claim was sent: a pushed grant is counted from here.
+    heard: Option<BootTime>,
+    /// Since when, and how often, the store has not answered.
+    failing: Option<(BootTime, u32)>,
+}
+
+/// What a round of the driver came to.
+enum Round {
+    Granted(Grant, BootTime),
+    Wait(Duration),
+    Failed(Error),
+}
+
+impl Driver {
+    async fn run(mut self, slot: Slot) {
+        // Listening starts before the claim is repeated, so that no hint falls between.
+        let mut wakes = self.engine.store.wakes(&self.claim);
+        let mut listening = true;
+        loop {
+            if self.lane.dismiss_surplus() {
+                // The lane is free at once: a new claim may queue while this one is withdrawn.
+                drop((wakes, slot));
+                return withdraw(&self.engine, &self.claim).await;
+            }
+            let pause = match self.round().await {
+                Some(Round::Granted(grant, sent)) => return self.deliver(slot, grant, sent),
+                Some(Round::Wait(pause)) => pause,
+                Some(Round::Failed(error)) => {
+                    self.lane.fail_all(&error);
+                    continue;
+                }
+                // A new request id: its wakes are others.
+                None => {
+                    wakes = self.engine.store.wakes(&self.claim);
+                    listening = true;
+                    continue;
+                }
+            };
+            if let Some((grant, sent)) = self.rest(&mut wakes, &mut listening, pause).await {
+                return self.deliver(slot, grant, sent);
+            }
+        }
+    }
+
+    /// Claims once more. `None` when the request has ended and a new one takes its place.
+    async fn round(&mut self) -> Option<Round> {
+        let sent = self.engine.clock.now();
+        let patience = self.engine.settings.patience;
+        let claiming = patient(
+            &self.engine.clock,
+            patience,
+            self.engine.store.claim(&self.claim),
+        );
+        let left = self.lane.left();
+        let reply = tokio::select! {
+            biased;
+            reply = claiming => reply,
+            // Somebody left while the store is slow: see whether this driver is still needed.
+            () = left => return Some(Round::Wait(Duration::ZERO)),
+        };
+        Some(match reply {
+            Some(Ok(ClaimReply::Granted(grant))) => {
+                if still_valid(sent, self.claim.lease, self.engine.clock.now()) {
+                    Round::Granted(grant, sent)
+                } else {
+                    self.start_over().await;
+                    return None;
+                }
+            }
+            Some(Ok(ClaimReply::Queued(queued))) => {
+                self.heard = Some(sent);
+                self.healthy();
+                telemetry::waiting(&self.claim.name, &queued);
+                Round::Wait(self.pause(&queued))
+            }
+            Some(Ok(ClaimReply::Busy(busy))) => {
+                self.healthy();
+                let queued = Queued {
+                    ahead: 0,
+                    retry_after: busy.retry_after,
+                };
+                Round::Wait(self.pause(&queued))
+            }
+            Some(Ok(ClaimReply::Gone(_))) => {
+                self.healthy();
+                self.renew_request();
+                return None;
+            }
+            Some(Err(error)) if !error.is_temporary() => Round::Failed(error),
+            Some(Err(error)) => self.trouble(error),
+            None => self.trouble(
+                Error::new(ErrorKind::Unreachable, "the store does not answer")
+                    .with_effect(Effect::Possible),
+            ),
+        })
+    }
+
+    /// Waits for a hint, for the poll, or for a waiter to leave. A pushed grant ends it.
+    async fn rest(
+        &mut self,
+        wakes: &mut Wakes,
+        listening: &mut bool,
+        pause: Duration,
+    ) -> Option<(Grant, BootTime)> {
+        let left = self.lane.left();
+        let mut left = std::pin::pin!(left);
+        left.as_mut().enable();
+        if self.lane.has_surplus() {
+            return None;
+        }
+        let mut sleep = std::pin::pin!(self.engine.clock.sleep(pause));
+        loop {
+            tokio::select! {
+                wake = wakes.next(), if *listening => match wake {
+                    Some(Wake::Granted(grant)) => {
+                        let now = self.engine.clock.now();
+                        let heard = self.heard?;
+                        return still_valid(heard, self.claim.lease, now).then_some((grant, heard));
+                    }
+                    Some(Wake::Hint) => return None,
+                    // No more hints: the poll goes on without them.
+                    None => *listening = false,
+                },
+                () = &mut sleep => return None,
+                () = &mut left => return None,
+            }
+        }
+    }
+
+    fn deliver(self, slot: Slot, grant: Grant, sent: BootTime) {
+        let hold = Hold::new(slot, &self.claim, grant, sent);
+        self.lane.deliver(hold);
+    }
+
+    fn pause(&self, queued: &Queued) -> Duration {
+        let poll = poll_after(self.claim.lease);
+        // One moment later than the lease that is waited for, so that it is really over.
+        queued
+            .retry_after
+            .map_or(poll, |free| poll.min(free + Duration::from_millis(1)))
+    }
+
+    fn healthy(&mut self) {
+        if self.failing.take().is_some() || self.lane.trouble().is_some() {
+            self.lane.set_trouble(None);
+        }
+    }
+
+    /// The store is out of reach: go on for as long as patience lasts.
+    fn trouble(&mut self, error: Error) -> Round {
+        let now = self.engine.clock.now();
+        let (since, tries) = self.failing.unwrap_or((now, 0));
+        self.failing = Some((since, tries + 1));
+        self.lane.set_trouble(Some(error.clone()));
+        if now.since(since) >= self.engine.settings.patience {
+            return Round::Failed(error);
+        }
+        Round::Wait(backoff(tries))
+    }
+
+    fn renew_request(&mut self) {
+        self.claim.request = self.engine.identity.request();
+        self.heard = None;
+    }
+
+    /// A grant that came too late to be used: give it back, ask anew.
+    async fn start_over(&mut self) {
+        let old = self.claim.clone();
+        self.renew_request();
+        // In the background: the new request must not wait for it.
+        let engine = self.engine.clone();
+        let task = async move { withdraw(&engine, &old).await };
+        if let Err(error) = self.engine.tasks.spawn(task) {
+            tracing::error!(%error, "a late grant runs out instead of being withdrawn");
+        }
+    }
+}
+
+/// Withdraws a claim until the store has heard, or has surely dropped it by itself.
+async fn withdraw(engine: &Engine, claim: &Claim) {
+    let give_up = engine.clock.now() + claim.lease * 2;
+    let mut tries = 0;
+    loop {
+        let patience = engine.settings.patience;
+        let error = match patient(&engine.clock, patience, engine.store.withdraw(claim)).await {
+            Some(Ok(())) => return,
+            Some(Err(error)) => Some(error),
+            None => None,
+        };
+        let definite = error.as_ref().is_some_and(|error| !error.is_temporary());
+        if definite || engine.clock.now() >= give_up {
+            tracing::warn!(lock = %claim.name, ?error, "a claim runs out instead of being withdrawn");
+            return;
+        }
+        tries += 1;
+        engine.clock.sleep(backoff(tries)).await;
+    }
+}

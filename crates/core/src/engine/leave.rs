@@ -1,0 +1,151 @@
+//! The end of a tenure: the hold passes to the next local waiter, or goes back to the store.
+
+use std::sync::Arc;
+
+use super::hold::Phase;
+use super::settings::backoff;
+use super::{Hold, Tenure, patient, valid_for};
+use crate::store::ReleaseReply;
+use crate::{Effect, Error, ErrorKind, LostReason, Result, telemetry};
+
+/// What is left to do after a tenure has ended.
+enum Left {
+    /// Another task of this process has the hold.
+    HandedOver,
+    /// It had been lost.
+    Lost(LostReason),
+    /// The store must be told.
+    ToRelease,
+}
+
+/// Gives a tenure up and waits for the store's word.
+pub(super) async fn release(tenure: &Tenure) -> Result<ReleaseReply> {
+    let hold = tenure.hold();
+    match step_down(tenure) {
+        Left::HandedOver => Ok(ReleaseReply::Released),
+        Left::Lost(reason) => {
+            // It may still stand at the store for a moment; it must not stand there longer.
+            release_in_background(hold.clone());
+            Ok(ReleaseReply::WasLost(reason))
+        }
+        Left::ToRelease => {
+            // If this future is dropped at the await, the keeper finishes the work.
+            let mut unfinished = Unfinished(Some(hold.clone()));
+            let reply = release_at_store(hold).await;
+            if reply.is_ok() {
+                unfinished.0 = None;
+            }
+            reply.map_err(|error| hold.engine.explain(error, &hold.spi.name))
+        }
+    }
+}
+
+/// Gives a tenure up without waiting.
+pub(super) fn leave(tenure: &Tenure) {
+    match step_down(tenure) {
+        // A closing client has released everything.
+        Left::HandedOver | Left::Lost(LostReason::Closed) => {}
+        Left::Lost(_) | Left::ToRelease => release_in_background(tenure.hold().clone()),
+    }
+}
+
+/// Makes sure that the store hears of the end, however long the caller lives.
+pub(super) fn release_in_background(hold: Arc<Hold>) {
+    let engine = hold.engine.clone();
+    let spawned = engine.tasks.spawn(async move {
+        if let Err(error) = persist(&hold).await {
+            tracing::warn!(%error, lock = %hold.spi.name, "a hold runs out instead of being released");
+        }
+    });
+    if let Err(error) = spawned {
+        tracing::error!(%error, "a hold runs out instead of being released");
+    }
+}
+
+fn step_down(tenure: &Tenure) -> Left {
+    let hold = tenure.hold();
+    if may_hand_over(tenure) && hold.lane().is_some_and(|lane| lane.hand_over(tenure)) {
+        telemetry::handed_over(&hold.spi.name);
+        return Left::HandedOver;
+    }
+    match hold.begin_leaving() {
+        Ok(()) => Left::ToRelease,
+        Err(reason) => Left::Lost(reason),
+    }
+}
+
+/// Whether the hold may stay in this process: within its bounds, and surely still ours.
+fn may_hand_over(tenure: &Tenure) -> bool {
+    let hold = tenure.hold();
+    let bounds = hold.engine.settings.hand_over;
+    let turns = u64::from(bounds.count).min(crate::token::MAX_LOCAL);
+    tenure.local() < turns
+        && !tenure.sequencer_was_taken()
+        && hold.engine.clock.now().since(hold.granted) < bounds.time
+        && hold.is_valid()
+}
+
+/// One try in the caller's task, then as often as patience allows.
+async fn release_at_store(hold: &Arc<Hold>) -> Result<ReleaseReply> {
+    let engine = &hold.engine;
+    let give_up = engine.clock.now() + engine.settings.patience.min(hold.lease);
+    let mut tries = 0;
+    loop {
+        match attempt(hold).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) if error.is_temporary() && engine.clock.now() < give_up => {
+                tries += 1;
+                engine.clock.sleep(backoff(tries)).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Tries until the store has answered or the lease must have run out there by itself.
+async fn persist(hold: &Arc<Hold>) -> Result<()> {
+    let engine = &hold.engine;
+    let give_up = engine.clock.now() + hold.lease;
+    let mut tries = 0;
+    loop {
+        let error = match attempt(hold).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        if !error.is_temporary() || engine.clock.now() >= give_up {
+            hold.finish_leaving();
+            return Err(error);
+        }
+        tries += 1;
+        engine.clock.sleep(backoff(tries)).await;
+    }
+}
+
+async fn attempt(hold: &Arc<Hold>) -> Result<ReleaseReply> {
+    let engine = &hold.engine;
+    let patience = valid_for(hold.lease).min(engine.settings.patience);
+    let reply = patient(&engine.clock, patience, engine.store.release(&hold.spi)).await;
+    match reply {
+        Some(Ok(reply)) => {
+            hold.finish_leaving();
+            Ok(reply)
+        }
+        Some(Err(error)) => Err(error),
+        None => Err(Error::new(
+            ErrorKind::Unreachable,
+            "the store did not answer the release",
+        )
+        .with_effect(Effect::Possible)),
+    }
+}
+
+/// A release that nobody may be waiting for any more.
+struct Unfinished(Option<Arc<Hold>>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(hold) = self.0.take().filter(|hold| hold.phase() == Phase::Leaving) {
+            release_in_background(hold);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What stands between the API and a store: written once, for every store.
+//!
+//! - [`acquire`]: the first attempt runs in the caller's task, so an uncontended lock costs no
+//!   thread hop; everything that waits, or whose outcome is unknown, goes to a driver on the keeper.
+//! - [`drive`]: the driver: repeats a queued claim on hints and on a slow poll, hands the grant to a
+//!   waiter, or withdraws it when nobody waits any more.
+//! - [`lane`]: where the claims of this process on one name queue, and holds are handed over.
+//! - [`hold`]: a grant with its deadline; [`tenure`]: one guard's turn of it.
+//! - [`renew`]: the renewal schedule of all holds of a client.
+//! - [`leave`]: the end of a tenure: hand-over or release.
+
+mod acquire;
+mod drive;
+mod hold;
+mod lane;
+mod leave;
+mod renew;
+mod settings;
+mod tasks;
+mod tenure;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub(crate) use acquire::How;
+pub(crate) use hold::Hold;
+pub(crate) use lane::{Lane, LaneKey};
+pub(crate) use settings::{DEFAULT_LEASE, patient, valid_for};
+pub use settings::{HandOver, Settings};
+pub use tenure::Status;
+pub(crate) use tenure::Tenure;
+
+use crate::store::{Capability, Claim, OpenContext, Store};
+use crate::{Clock, Error, ErrorKind, Identity, LostReason, Name, OwnerId, Result};
+
+/// One client of one store.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) settings: Settings,
+    pub(crate) renewer: renew::Renewer,
+    pub(crate) tasks: tasks::Tasks,
+    lanes: Mutex<HashMap<LaneKey, Arc<Lane>>>,
+    closed: AtomicBool,
+}
+
+/// A claim as the API describes it, before it has a request id.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) key: LaneKey,
+    pub(crate) owner: OwnerId,
+    pub(crate) fair: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        context: OpenContext,
+        settings: Settings,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            clock: context.clock,
+            identity: context.identity,
+            settings,
+            renewer: renew::Renewer::default(),
+            tasks: tasks::Tasks::default(),
+            lanes: Mutex::default(),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// The store's name in errors.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.store.info().scheme
+    }
+
+    /// Refuses, before any I/O, what the store cannot do.
+    pub(crate) fn require(&self, capability: Capability) -> Result<()> {
+        let info = self.store.info();
+        if info.capabilities.has(capability) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("this store has no {capability}"),
+        )
+        .with_store(info.scheme)
+        .with_advice("`clinch stores` shows which stores have it"))
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "the client was closed")
+                .with_store(self.scheme())
+                .with_advice("connect again"));
+        }
+        Ok(())
+    }
+
+    /// Adds store and name to an error that a store reported without them.
+    pub(crate) fn explain(&self, error: Error, name: &Name) -> Error {
+        let error = match error.store() {
+            None => error.with_store(self.scheme()),
+            Some(_) => error,
+        };
+        match error.name() {
+            None => error.with_name(name.as_str()),
+            Some(_) => error,
+        }
+    }
+
+    /// A claim with a fresh request id.
+    pub(crate) fn claim(&self, key: &LaneKey, owner: &OwnerId, queue: bool) -> Claim {
+        Claim {
+            name: key.name.clone(),
+            request: self.identity.request(),
+            owner: owner.clone(),
+            client: self.identity.info().clone(),
+            units: key.units,
+            limit: key.limit,
+            lease: key.lease,
+            lock_delay: key.lock_delay,
+            label: key.label.clone(),
+            value: key.value.clone(),
+            queue,
+        }
+    }
+
+    /// The lane where this claim queues: shared with like claims of this client, or its own.
+    fn lane(self: &Arc<Self>, ask: &Ask) -> Arc<Lane> {
+        if ask.fair || ask.key.max_hold.is_some() {
+            return Lane::private(self.clone(), ask.key.clone());
+        }
+        let mut lanes = self.lanes();
+        match lanes.get(&ask.key) {
+            Some(lane) => lane.clone(),
+            None => {
+                let lane = Lane::shared(self.clone(), ask.key.clone());
+                lanes.insert(ask.key.clone(), lane.clone());
+                lane
+            }
+        }
+    }
+
+    /// Forgets a lane that nobody uses.
+    fn retire_lane(&self, lane: &Arc<Lane>) {
+        let mut lanes = self.lanes();
+        // A claim may have entered it meanwhile: then it stays.
+        let idle = |found: &Arc<Lane>| Arc::ptr_eq(found, lane) && lane.is_idle();
+        if lanes.get(lane.key()).is_some_and(idle) {
+            lanes.remove(lane.key());
+        }
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, HashMap<LaneKey, Arc<Lane>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds of this very client that it has evicted: no need to learn that from a renewal.
+    pub(crate) fn evicted(&self, name: &Name, seqs: &[u64]) {
+        for hold in self.renewer.holds() {
+            if hold.spi.name == *name && seqs.contains(&hold.spi.seq) {
+                hold.lose(LostReason::Evicted);
+            }
+        }
+    }
+
+    /// Ends everything: waiters get an error, holds are released, the session is closed.
+    pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let closed =
+            Error::new(ErrorKind::Closed, "the client was closed").with_store(self.scheme());
+        let lanes: Vec<Arc<Lane>> = self.lanes().values().cloned().collect();
+        for lane in lanes {
+            lane.fail_all(&closed);
+        }
+        for hold in self.renewer.holds() {
+            hold.lose(LostReason::Closed);
+            leave::release_in_background(hold);
+        }
+        let patience = self
+            .clock
+            .sleep(self.settings.patience.min(Duration::from_secs(5)));
+        tokio::select! {
+            () = self.tasks.idle() => {}
+            () = patience => {}
+        }
+        self.renewer.stop();
+        self.store.close().await
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.renewer.stop();
+    }
+}

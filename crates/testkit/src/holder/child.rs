@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::blocking::block_on;
-use clinch_core::{Clinch, Clock, Guard, Lock, ReleaseReply};
+use clinch_core::{Clinch, Clock, Guard, Lock, ReleaseReply, keeper};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::{Value, json};
 
@@ -53,6 +53,7 @@ impl Child {
                 json!({"valid": guard.is_valid(), "token": guard.token().get()})
             }
             Some("watch") => self.watch(name, span(command, "gap_ms")),
+            Some("block") => self.block(name, span(command, "lease_ms")),
             Some("count") => self.count(name, command),
             _ => json!({"error": format!("unknown command {command}")}),
         }
@@ -131,6 +132,19 @@ impl Child {
             }
             last = now;
         }
+    }
+
+    /// Stops the keeper by blocking its only thread, so that no renewal and no timer runs.
+    fn block(&self, name: &str, lease: Duration) -> Value {
+        let (blocked, wait) = std::sync::mpsc::channel();
+        let block = async move {
+            blocked.send(()).expect("somebody waits");
+            std::thread::sleep(lease * 2);
+        };
+        keeper::spawn(block).expect("the keeper runs");
+        wait.recv().expect("the keeper is blocked");
+        std::thread::sleep(lease);
+        json!({"valid": self.guard(name).is_valid()})
     }
 
     /// Read, add one, write: wrong unless the lock excludes. The file has the number and the token

@@ -176,6 +176,14 @@ impl Holder {
         assert_eq!(self.call(command).await, json!({"watching": true}));
     }
 
+    /// Blocks the process's keeper for two leases, and asks the guard after one of them whether it
+    /// is valid: nothing but the clock can have told it.
+    pub async fn valid_with_blocked_keeper(&mut self, name: &str, lease: Duration) -> bool {
+        let command = json!({"op": "block", "name": name, "lease_ms": millis(lease)});
+        let reply = self.call(command).await;
+        reply["valid"].as_bool().expect("a state")
+    }
+
     /// Adds one to the number in a file so many times, each under the lock and checked by the
     /// token; does not wait for the answer.
     pub fn start_count(&mut self, claiming: &Claiming, file: &Path, times: u32) {

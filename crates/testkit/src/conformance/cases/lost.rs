@@ -5,6 +5,7 @@ use super::prelude::*;
 cases! { "lost";
     cut_off_holder_learns_in_time [] "no later than the deadline, with no contact, and before anybody else enters";
     a_paused_holder_reads_false_first [] "SIGSTOP past the lease: the first is_valid() after SIGCONT is false";
+    validity_needs_no_thread [] "with the keeper blocked, is_valid() is false after the deadline by the clock alone";
     a_paused_holder_cannot_release_the_next [Need::Processes] "it was replaced meanwhile, and its release changes nothing";
     an_evicted_holder_learns [Need::Has(Capability::Evict)] "an eviction is noticed with the next renewal";
     a_forgotten_holder_learns [] "a store that lost its data says so, and the holder is told";
@@ -61,6 +62,16 @@ async fn a_paused_holder_reads_false_first(ctx: &Ctx) -> Outcome {
         "it believes in a lease that has passed"
     );
     assert_ne!(holder.release("x").await, "released");
+    Ok(())
+}
+
+async fn validity_needs_no_thread(ctx: &Ctx) -> Outcome {
+    // In a process of its own: the keeper is shared by all clients of a process.
+    let mut holder = ctx.holder().await;
+    let claiming = Claiming::lock("x", ctx.lease());
+    holder.acquire(&claiming).await.expect("free");
+    let valid = holder.valid_with_blocked_keeper("x", ctx.lease()).await;
+    assert!(!valid, "it takes an event to make it false");
     Ok(())
 }
 

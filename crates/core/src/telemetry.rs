@@ -1,4 +1,8 @@
-//! What an operator can follow: `tracing` events, and `metrics` behind the feature of that name.
+//! What an operator can follow: `tracing`, and `metrics` behind the feature of that name.
+//!
+//! Spans (debug): `acquire` (lock, store) around a claim and its wait, `renew` (store, holds) around
+//! each batch. Events, target `clinch`: waiting, granted, not acquired, handed over, renewed,
+//! released, and *lost*, which is a warning.
 //!
 //! | metric | kind | meaning |
 //! |---|---|---|
@@ -14,6 +18,7 @@
 
 use std::time::Duration;
 
+use crate::store::Queued;
 use crate::{Error, LostReason, Name, Token};
 
 #[cfg(feature = "metrics")]
@@ -23,6 +28,18 @@ macro_rules! metric {
 #[cfg(not(feature = "metrics"))]
 macro_rules! metric {
     ($($call:tt)*) => {};
+}
+
+pub(crate) fn acquire_span(name: &Name, store: &'static str) -> tracing::Span {
+    tracing::debug_span!(target: "clinch", "acquire", lock = %name, store)
+}
+
+pub(crate) fn renew_span(store: &'static str, holds: usize) -> tracing::Span {
+    tracing::debug_span!(target: "clinch", "renew", store, holds)
+}
+
+pub(crate) fn waiting(name: &Name, queued: &Queued) {
+    tracing::debug!(target: "clinch", lock = %name, ahead = queued.ahead, "waiting");
 }
 
 pub(crate) fn acquired(name: &Name, token: Token, waited: Duration) {

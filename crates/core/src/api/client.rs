@@ -168,10 +168,14 @@ impl Clinch {
     pub async fn evict(&self, name: &str, token: Option<Token>) -> Result<Evicted> {
         self.engine.check_open()?;
         self.engine.require(Capability::Evict)?;
-        self.engine
+        let name = Name::new(name)?;
+        let evicted = self
+            .engine
             .store
-            .evict(&Name::new(name)?, token.map(Token::seq))
-            .await
+            .evict(&name, token.map(Token::seq))
+            .await?;
+        self.engine.evicted(&name, &evicted.seqs);
+        Ok(evicted)
     }
 
     /// Settings of the store that would break a promise.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::engine::{Status, Tenure};
@@ -32,18 +33,23 @@ use crate::{LostReason, Mode, Name, OwnerId, Result, Sequencer, Token};
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct Guard {
     tenure: Arc<Tenure>,
+    /// Whether this guard has left; only a drop follows then.
+    left: AtomicBool,
 }
 
 impl Guard {
     pub(super) fn new(tenure: Tenure) -> Self {
         Self {
             tenure: Arc::new(tenure),
+            left: AtomicBool::new(false),
         }
     }
 
-    /// Another guard of the same tenure: the owner has entered once more.
-    pub(super) fn again(tenure: Arc<Tenure>) -> Self {
-        Self { tenure }
+    /// Another guard of the same tenure, if that is not over.
+    pub(super) fn again(tenure: Arc<Tenure>) -> Option<Self> {
+        let left = AtomicBool::new(false);
+        let entered = tenure.enter();
+        entered.then(|| Self { tenure, left })
     }
 
     pub(super) fn tenure(&self) -> &Arc<Tenure> {
@@ -111,13 +117,14 @@ impl Guard {
     /// Dropped before it completes, the release goes on in the background. The same holds after an
     /// error: it is repeated until the store has heard or the lease has run out.
     pub async fn release(self) -> Result<ReleaseReply> {
-        match Arc::try_unwrap(self.tenure) {
-            Ok(tenure) => tenure.release().await,
-            // The owner is still inside, with another guard.
-            Err(tenure) => Ok(match tenure.status() {
-                Status::Lost(reason) => ReleaseReply::WasLost(reason),
-                Status::Held | Status::Suspect => ReleaseReply::Released,
-            }),
+        self.end().await
+    }
+
+    /// Leaves; nothing but a drop may follow.
+    pub(super) async fn end(&self) -> Result<ReleaseReply> {
+        match self.left.swap(true, Ordering::AcqRel) {
+            false => self.tenure.exit().await,
+            true => Ok(ReleaseReply::WasLost(LostReason::Released)),
         }
     }
 
@@ -128,6 +135,14 @@ impl Guard {
             biased;
             reason = self.lost() => Err(reason),
             output = future => Ok(output),
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.left.swap(true, Ordering::AcqRel) {
+            self.tenure.exit_in_background();
         }
     }
 }

@@ -97,12 +97,13 @@ impl Owner {
                 () = engine.clock.sleep_until(deadline) => return Ok(None),
             },
         };
-        if let Some(tenure) = held
+        // Over, or lost: then it is a claim like any other.
+        let inside = held
             .upgrade()
-            .filter(|t| !matches!(t.status(), Status::Lost(_)))
-        {
-            covers(&tenure, units, limit).map_err(|error| engine.explain(error, name))?;
-            return Ok(Some(Guard::again(tenure)));
+            .filter(|t| !matches!(t.status(), Status::Lost(_)));
+        if let Some(guard) = inside.and_then(Guard::again) {
+            covers(guard.tenure(), units, limit).map_err(|error| engine.explain(error, name))?;
+            return Ok(Some(guard));
         }
         let guard = engine.acquire(&ask, how).await?.map(Guard::new);
         if let Some(guard) = &guard {

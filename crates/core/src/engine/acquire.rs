@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use super::lane::{Entered, Slot, Waiting};
 use super::settings::backoff;
 use super::{Ask, Engine, Hold, Tenure, drive, patient, valid_for};
@@ -31,7 +33,8 @@ impl Engine {
     pub(crate) async fn acquire(self: &Arc<Self>, ask: &Ask, how: How) -> Result<Option<Tenure>> {
         self.check_open()?;
         let asked = self.clock.now();
-        let outcome = self.enter(ask, how).await;
+        let span = telemetry::acquire_span(&ask.key.name, self.scheme());
+        let outcome = self.enter(ask, how).instrument(span).await;
         let outcome = outcome.map_err(|error| self.explain(error, &ask.key.name));
         let waited = self.clock.now().since(asked);
         match &outcome {

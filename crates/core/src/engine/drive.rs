@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use super::acquire::still_valid;
 use super::lane::{Lane, Slot};
 use super::settings::{backoff, poll_after};
 use super::{Engine, Hold, patient};
 use crate::store::{Claim, ClaimReply, Grant, Queued, Wake, Wakes};
-use crate::{BootTime, Effect, Error, ErrorKind};
+use crate::{BootTime, Effect, Error, ErrorKind, telemetry};
 
 /// Starts a driver for a claim. `heard` is the send time of the last claim that the store
 /// acknowledged as queued.
@@ -21,7 +23,10 @@ pub(super) fn start(slot: Slot, claim: Claim, heard: Option<BootTime>) {
         heard,
         failing: None,
     };
-    if let Err(error) = engine.tasks.spawn(driver.run(slot)) {
+    if let Err(error) = engine
+        .tasks
+        .spawn(driver.run(slot).instrument(tracing::Span::current()))
+    {
         lane.fail_all(&error);
     }
 }
@@ -102,6 +107,7 @@ impl Driver {
             Some(Ok(ClaimReply::Queued(queued))) => {
                 self.heard = Some(sent);
                 self.healthy();
+                telemetry::waiting(&self.claim.name, &queued);
                 Round::Wait(self.pause(&queued))
             }
             Some(Ok(ClaimReply::Busy(busy))) => {

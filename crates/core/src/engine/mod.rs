@@ -18,8 +18,6 @@ mod renew;
 mod settings;
 mod tasks;
 mod tenure;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,6 +159,15 @@ impl Engine {
 
     fn lanes(&self) -> MutexGuard<'_, HashMap<LaneKey, Arc<Lane>>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds of this very client that it has evicted: no need to learn that from a renewal.
+    pub(crate) fn evicted(&self, name: &Name, seqs: &[u64]) {
+        for hold in self.renewer.holds() {
+            if hold.spi.name == *name && seqs.contains(&hold.spi.seq) {
+                hold.lose(LostReason::Evicted);
+            }
+        }
     }
 
     /// Ends everything: waiters get an error, holds are released, the session is closed.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tracing::Instrument;
 
 use super::settings::{backoff, renew_after};
 use super::{Engine, Hold, patient};
@@ -156,7 +157,8 @@ fn start(engine: &Arc<Engine>, holds: &[Arc<Hold>], now: BootTime) {
     if batch.is_empty() {
         return;
     }
-    let renewing = renew(engine.clone(), batch);
+    let span = telemetry::renew_span(engine.scheme(), batch.len());
+    let renewing = renew(engine.clone(), batch).instrument(span);
     if let Err(error) = engine.tasks.spawn(renewing) {
         tracing::error!(%error, "holds cannot be renewed");
     }

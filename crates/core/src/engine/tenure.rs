@@ -1,7 +1,7 @@
 //! One guard's turn of a hold.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::hold::Phase;
@@ -19,7 +19,8 @@ pub(crate) struct Tenure {
     predecessor: Option<Predecessor>,
     /// A sequencer was taken out: the hold must end at the store, so that `check` stays exact.
     sequencer_taken: AtomicBool,
-    ended: bool,
+    /// How many guards stand on it; at zero it is over, and nobody can enter any more.
+    depth: AtomicU32,
 }
 
 /// How sure a holder can be, right now.
@@ -73,7 +74,7 @@ impl Tenure {
             since,
             predecessor,
             sequencer_taken: AtomicBool::new(false),
-            ended: false,
+            depth: AtomicU32::new(1),
         }
     }
 
@@ -130,11 +131,43 @@ impl Tenure {
             .map_or(Duration::ZERO, |deadline| deadline.since(now))
     }
 
-    /// Gives it up and says whether it was still held.
-    pub(crate) async fn release(mut self) -> Result<ReleaseReply> {
-        self.ended = true;
-        self.report();
-        leave::release(&self).await
+    /// Its owner enters once more; `false` when it is over.
+    pub(crate) fn enter(&self) -> bool {
+        let inside = |depth: u32| (depth > 0).then(|| depth.saturating_add(1));
+        self.depth
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, inside)
+            .is_ok()
+    }
+
+    /// One guard leaves, and says whether it was still held.
+    pub(crate) async fn exit(&self) -> Result<ReleaseReply> {
+        if self.leave_depth() {
+            self.report();
+            return leave::release(self).await;
+        }
+        // The owner is still inside, with another guard.
+        Ok(match self.status() {
+            Status::Lost(reason) => ReleaseReply::WasLost(reason),
+            Status::Held | Status::Suspect => ReleaseReply::Released,
+        })
+    }
+
+    /// One guard leaves without waiting.
+    pub(crate) fn exit_in_background(&self) {
+        if self.leave_depth() {
+            if self.hold.phase() == Phase::Held {
+                self.report();
+            }
+            leave::leave(self);
+        }
+    }
+
+    /// Whether that was the last guard.
+    fn leave_depth(&self) -> bool {
+        let leave = |depth: u32| depth.checked_sub(1);
+        self.depth
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, leave)
+            == Ok(1)
     }
 
     fn report(&self) {
@@ -144,13 +177,8 @@ impl Tenure {
 }
 
 impl Drop for Tenure {
+    /// A tenure that never reached a guard: its waiter had gone.
     fn drop(&mut self) {
-        if !self.ended {
-            self.ended = true;
-            if self.hold.phase() == Phase::Held {
-                self.report();
-            }
-            leave::leave(self);
-        }
+        self.exit_in_background();
     }
 }

@@ -1,1 +1,258 @@
+//! The rules of one name, case by case. Random sequences are in the testkit.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{NameState, Outcome, Sequence};
+use crate::store::{Claim, ClaimReply, Ending, EventKind, Hold, LostReason, ReleaseReply};
+use crate::{BootTime, ErrorKind, Identity, Name, OwnerId};
+
+#[derive(Default)]
+struct Counter(u64);
+
+impl Sequence for Counter {
+    fn next(&mut self, after: u64) -> u64 {
+        self.0 = self.0.max(after) + 1;
+        self.0
+    }
+}
+
+struct Table {
+    state: NameState,
+    sequence: Counter,
+    identity: Identity,
+    now: BootTime,
+    events: Vec<EventKind>,
+    woken: Vec<u128>,
+}
+
+impl Table {
+    fn new() -> Self {
+        Self {
+            state: NameState::new(Name::new("n").unwrap()),
+            sequence: Counter::default(),
+            identity: Identity::new(),
+            now: BootTime::from_nanos(1_000_000_000_000),
+            events: Vec::new(),
+            woken: Vec::new(),
+        }
+    }
+
+    fn ask(&self, units: u32, limit: u32) -> Claim {
+        Claim {
+            name: self.state.name.clone(),
+            request: self.identity.request(),
+            owner: OwnerId::new("o"),
+            client: Arc::clone(self.identity.info()),
+            units,
+            limit,
+            lease: Duration::from_secs(10),
+            lock_delay: Duration::ZERO,
+            label: None,
+            value: None,
+            queue: true,
+        }
+    }
+
+    fn step<T>(
+        &mut self,
+        f: impl FnOnce(&mut NameState, BootTime, &mut Counter, &mut Outcome) -> T,
+    ) -> T {
+        let mut out = Outcome::default();
+        let reply = f(&mut self.state, self.now, &mut self.sequence, &mut out);
+        self.events.extend(out.events.iter().map(|e| e.kind));
+        self.woken
+            .extend(out.granted.iter().map(|w| w.request.as_u128()));
+        reply
+    }
+
+    fn claim(&mut self, claim: &Claim) -> ClaimReply {
+        self.step(|s, now, seq, out| s.claim(claim, now, seq, out))
+            .unwrap()
+    }
+
+    fn granted(&mut self, claim: &Claim) -> Hold {
+        match self.claim(claim) {
+            ClaimReply::Granted(grant) => Hold {
+                name: claim.name.clone(),
+                request: claim.request,
+                seq: grant.seq,
+            },
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    fn release(&mut self, hold: &Hold) -> ReleaseReply {
+        self.step(|s, now, seq, out| s.release(hold, now, seq, out))
+    }
+
+    fn pass(&mut self, span: Duration) {
+        self.now = self.now + span;
+        self.step(|s, now, seq, out| s.tick(now, seq, out));
+    }
+}
+
+#[test]
+fn claims_are_granted_in_ticket_order_and_the_next_is_woken() {
+    let mut t = Table::new();
+    let (a, b, c) = (t.ask(1, 1), t.ask(1, 1), t.ask(1, 1));
+    let first = t.granted(&a);
+    assert!(matches!(t.claim(&b), ClaimReply::Queued(q) if q.ahead == 0));
+    assert!(matches!(t.claim(&c), ClaimReply::Queued(q) if q.ahead == 1));
+    assert_eq!(t.release(&first), ReleaseReply::Released);
+    assert_eq!(t.woken, [b.request.as_u128()], "the next, and nobody else");
+    let second = t.granted(&b);
+    assert!(second.seq > first.seq);
+    assert_eq!(
+        t.granted(&b).seq,
+        second.seq,
+        "asking again gives the same token"
+    );
+}
+
+#[test]
+fn a_waiting_writer_is_not_overtaken_by_readers() {
+    let mut t = Table::new();
+    let (read, write, late) = (
+        t.ask(1, u32::MAX),
+        t.ask(u32::MAX, u32::MAX),
+        t.ask(1, u32::MAX),
+    );
+    let reader = t.granted(&read);
+    assert!(matches!(t.claim(&write), ClaimReply::Queued(_)));
+    assert!(matches!(t.claim(&late), ClaimReply::Queued(_)));
+    t.release(&reader);
+    let writer = t.granted(&write);
+    assert!(matches!(t.claim(&late), ClaimReply::Queued(_)));
+    t.release(&writer);
+    t.granted(&late);
+}
+
+#[test]
+fn a_try_never_overtakes_and_never_queues() {
+    let mut t = Table::new();
+    let (two, three) = (t.ask(2, 3), t.ask(3, 3));
+    t.granted(&two);
+    assert!(matches!(t.claim(&three), ClaimReply::Queued(_)));
+    let mut try_one = t.ask(1, 3);
+    try_one.queue = false;
+    assert!(
+        matches!(t.claim(&try_one), ClaimReply::Busy(_)),
+        "there is room, but not ahead of others"
+    );
+    assert_eq!(t.state.entries.len(), 2);
+}
+
+#[test]
+fn another_limit_is_a_mismatch_and_changes_nothing() {
+    let mut t = Table::new();
+    let (five, six) = (t.ask(1, 5), t.ask(1, 6));
+    t.granted(&five);
+    let before = t.state.clone();
+    let error = t
+        .step(|s, now, seq, out| s.claim(&six, now, seq, out))
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Mismatch);
+    assert_eq!(t.state, before);
+}
+
+#[test]
+fn lock_delay_follows_an_unclean_end_only() {
+    let mut t = Table::new();
+    let mut a = t.ask(1, 1);
+    a.lock_delay = Duration::from_secs(5);
+    let hold = t.granted(&a);
+    t.release(&hold);
+    let mut b = t.ask(1, 1);
+    b.lock_delay = Duration::from_secs(5);
+    t.granted(&b);
+    let c = t.ask(1, 1);
+    t.pass(Duration::from_secs(9));
+    assert!(matches!(t.claim(&c), ClaimReply::Queued(_)));
+    t.pass(Duration::from_secs(2));
+    assert!(
+        matches!(t.claim(&c), ClaimReply::Queued(_)),
+        "expired at 10, delayed until 15"
+    );
+    t.pass(Duration::from_secs(5));
+    match t.claim(&c) {
+        ClaimReply::Granted(grant) => {
+            assert_eq!(grant.predecessor.unwrap().ending, Ending::Expired)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stale_release_or_a_repeated_one_changes_nothing() {
+    let mut t = Table::new();
+    let (a, b) = (t.ask(1, 1), t.ask(1, 1));
+    let old = t.granted(&a);
+    assert!(matches!(t.claim(&b), ClaimReply::Queued(_)));
+    t.pass(Duration::from_secs(9));
+    t.claim(&b);
+    t.pass(Duration::from_secs(2));
+    let new = t.granted(&b);
+    let before = t.state.clone();
+    assert_eq!(t.release(&old), ReleaseReply::WasLost(LostReason::Expired));
+    assert_eq!(t.state, before);
+    assert_eq!(t.release(&new), ReleaseReply::Released);
+    assert_eq!(
+        t.release(&new),
+        ReleaseReply::Released,
+        "the reply may have been lost"
+    );
+    let forged = Hold {
+        seq: new.seq + 1,
+        ..new
+    };
+    assert!(matches!(t.release(&forged), ReleaseReply::WasLost(_)));
+}
+
+#[test]
+fn a_claim_that_arrives_after_its_withdrawal_is_refused() {
+    let mut t = Table::new();
+    let a = t.ask(1, 1);
+    t.step(|s, now, seq, out| s.withdraw(&a, now, seq, out));
+    assert_eq!(t.claim(&a), ClaimReply::Gone(LostReason::Released));
+    assert!(t.state.view(t.now).is_none());
+}
+
+#[test]
+fn a_dead_head_of_the_queue_is_skipped_after_its_lease() {
+    let mut t = Table::new();
+    let (a, dead, c) = (t.ask(1, 1), t.ask(1, 1), t.ask(1, 1));
+    let hold = t.granted(&a);
+    t.claim(&dead);
+    t.claim(&c);
+    for _ in 0..3 {
+        t.pass(Duration::from_secs(4));
+        let renewal = crate::store::Renewal {
+            hold: hold.clone(),
+            lease: a.lease,
+            value: None,
+        };
+        t.step(|s, now, seq, out| s.renew(&renewal, now, seq, out));
+        t.claim(&c);
+    }
+    t.release(&hold);
+    assert_eq!(t.woken, [c.request.as_u128()]);
+}
+
+#[test]
+fn a_dead_client_frees_everything_at_once() {
+    let mut t = Table::new();
+    let (a, b) = (t.ask(1, 1), t.ask(1, 1));
+    t.granted(&a);
+    t.claim(&b);
+    let id = t.identity.info().id;
+    t.step(|s, now, seq, out| s.client_died(id, now, seq, out));
+    assert!(t.state.entries.is_empty());
+    assert_eq!(
+        t.events
+            .iter()
+            .filter(|k| **k == EventKind::Expired)
+            .count(),
+        2
+    );
+}

@@ -75,6 +75,16 @@ impl Faults {
         *self.always.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
+    /// Takes back every fault that has not happened yet.
+    pub fn clear(&self) {
+        self.queued
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        self.always(None);
+        self.drop_wakes(false);
+    }
+
     /// Loses every wake that this client's requests would send to others.
     pub fn drop_wakes(&self, drop: bool) {
         self.drop_wakes.store(drop, Ordering::SeqCst);

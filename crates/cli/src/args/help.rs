@@ -1,0 +1,105 @@
+//! The examples and notes below each command's options.
+
+pub(super) const CLINCH: &str = "\
+Examples:
+  clinch run backup -- ./backup.sh          one backup at a time on this machine
+  clinch run --no-wait report -- make       give up when another one runs (status 75)
+  clinch list                               who holds, who waits
+  CLINCH_STORE=sqlite:/srv/locks.db clinch show backup
+
+Durations carry a unit: 500ms, 30s, 5m, 2h, 1h30m.
+
+Exit status: 0 done; 1 the answer is no (check, evict, doctor); 2 wrong usage; 69 the store cannot
+be used; 74 standard output cannot be written; 75 not acquired in time; 76 lost while held.";
+
+pub(super) const RUN: &str = "\
+Examples:
+  clinch run nightly -- ./nightly.sh               wait for the lock, for as long as it takes
+  clinch run --wait 5m deploy/web -- ./deploy      wait five minutes at most
+  clinch run --shared data -- ./read               with other readers; writers say --exclusive
+  clinch run --permits 1/4 gpu -- ./train          one of four at a time
+  clinch run job -- sh -c 'psql -v token=$CLINCH_TOKEN -f job.sql'
+
+The command finds CLINCH_NAME, CLINCH_TOKEN (the fencing token), CLINCH_SEQUENCER, CLINCH_STORE
+(without its password) and CLINCH_NAMESPACE in its environment. It runs in its own process group;
+signals are passed on to it, and it is killed when clinch is. When the lock is lost, the group gets
+TERM and then, before the lease ends, KILL.
+
+Exit status: the command's own; 128+n when signal n ended it; 75 not acquired in time; 76 lost while
+it ran; 69 the store cannot be used; 126 and 127 as in a shell; 2 wrong usage.";
+
+pub(super) const HOLD: &str = "\
+Examples:
+  clinch hold maintenance                          until Ctrl-C
+  clinch hold --for 10m maintenance &              ten minutes at most; `kill %1` ends it sooner
+  coproc clinch hold --stdin step                  until the script closes its input, or dies
+
+It prints one line once the lock is held: `held NAME token TOKEN sequencer SEQUENCER`.
+
+Exit status: 0 released; 75 not acquired in time; 76 lost; 130 interrupted while it waited.";
+
+pub(super) const ELECT: &str = "\
+Examples:
+  clinch elect scheduler -- ./scheduler            run it on one machine, move it when that one dies
+  clinch elect --value http://$HOST:8080 api -- ./api
+  clinch elect scheduler --observe --json          follow who leads
+
+When leadership is lost the command is stopped, as by `run`, and a new campaign begins. When the
+command ends by itself, clinch resigns and ends with its status.
+
+Exit status: the command's own; 76 leadership lost (--once); 75 not elected in time (--wait).";
+
+pub(super) const LIST: &str = "\
+Examples:
+  clinch list
+  clinch list deploy/
+  clinch list --json | jq -r '.[] | select(.waiters != []) | .name'
+
+A name that nobody holds or waits for is not listed.";
+
+pub(super) const SHOW: &str = "\
+Examples:
+  clinch show deploy/web
+  clinch show --json deploy/web | jq '.holders[].host'
+
+Exit status: 0, also when the lock is free.";
+
+pub(super) const WATCH: &str = "\
+Examples:
+  clinch watch
+  clinch watch deploy/ --json
+  clinch watch --for 1m --count 10
+
+Events: queued, granted, released, expired, evicted, withdrawn, published.
+
+Exit status: 0, also after Ctrl-C.";
+
+pub(super) const CHECK: &str = "\
+Examples:
+  clinch check \"$CLINCH_SEQUENCER\" && ./write-the-result
+
+It asks the store. A resource that can compare tokens by itself should do so in the same step as the
+write: see the fencing chapter of the documentation.
+
+Exit status: 0 current; 1 stale.";
+
+pub(super) const EVICT: &str = "\
+Examples:
+  clinch evict deploy/web                          asks first
+  clinch evict deploy/web --token 28672 --yes      only if that hold is still there
+
+The holder learns that it has lost the lock. Its lock-delay, if it has one, applies.
+
+Exit status: 0 broken; 1 nobody held it.";
+
+pub(super) const STORES: &str = "\
+Examples:
+  clinch stores
+  clinch stores --json | jq '.[].guarantees'";
+
+pub(super) const DOCTOR: &str = "\
+Examples:
+  clinch doctor
+  clinch doctor --store sqlite:/srv/locks.db --json
+
+Exit status: 0 all promises hold (warnings may remain); 1 a promise is broken.";

@@ -1,0 +1,52 @@
+//! One module for each command.
+
+mod check;
+mod doctor;
+mod elect;
+mod evict;
+mod hold;
+mod list;
+mod run;
+mod show;
+mod stores;
+mod watch;
+
+use std::future::Future;
+
+use clinch::Clinch;
+use clinch::blocking::block_on;
+
+use crate::args::{Cli, Command};
+use crate::context::Context;
+use crate::failure::Outcome;
+
+/// Runs a command and reports its failure; the exit status.
+pub(crate) fn main(cli: Cli) -> i32 {
+    let context = Context::new(cli.global);
+    let outcome = match cli.command {
+        Command::Run(args) => run::main(&context, &args),
+        Command::Hold(args) => block_on(hold::main(&context, &args)),
+        Command::Elect(args) => elect::main(&context, &args),
+        Command::List(args) => block_on(list::main(&context, &args)),
+        Command::Show(args) => block_on(show::main(&context, &args)),
+        Command::Watch(args) => block_on(watch::main(&context, &args)),
+        Command::Check(args) => block_on(check::main(&context, &args)),
+        Command::Evict(args) => block_on(evict::main(&context, &args)),
+        Command::Stores => stores::main(&context),
+        Command::Doctor => block_on(doctor::main(&context)),
+    };
+    outcome.unwrap_or_else(|failure| failure.report(context.json))
+}
+
+/// Opens the store, does the work, and ends the session, however the work ended.
+async fn with_store<'a, F>(context: &'a Context, work: impl FnOnce(Clinch) -> F) -> Outcome
+where
+    F: Future<Output = Outcome> + 'a,
+{
+    let clinch = context.connect().await?;
+    let outcome = work(clinch.clone()).await;
+    // What the work came to is what the user asked about; a session that cannot be ended cleanly
+    // ends by itself.
+    let _ = clinch.close().await;
+    outcome
+}

@@ -1,0 +1,95 @@
+//! `clinch run NAME -- CMD…`
+
+use clinch::blocking::block_on;
+use clinch::{Clinch, Guard, ReleaseReply};
+
+use super::with_store;
+use crate::acquire::{Claimed, DEFAULT_LEASE, Ways, lost, not_acquired, wait_for};
+use crate::args::{HoldArgs, JobArgs, RunArgs};
+use crate::child::{Ended, Supervisor, Task};
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+use crate::output::complain;
+
+pub(crate) fn main(context: &Context, args: &RunArgs) -> Outcome {
+    // Forks: it comes before everything that starts a thread.
+    let mut supervisor = Supervisor::start()?;
+    let outcome = block_on(with_store(context, |clinch| {
+        let supervisor = &mut supervisor;
+        async move { run(context, &clinch, args, supervisor).await }
+    }));
+    supervisor.dismiss();
+    outcome
+}
+
+async fn run(
+    context: &Context,
+    clinch: &Clinch,
+    args: &RunArgs,
+    supervisor: &mut Supervisor,
+) -> Outcome {
+    let ways = Ways::new(
+        (context, clinch),
+        &args.name,
+        args.kind,
+        args.wait,
+        &args.hold,
+    );
+    let claim = ways.acquire(clinch.clock(), args.wait);
+    let guard = match wait_for(context, clinch, &args.name, &mut supervisor.signals, claim).await? {
+        Claimed::Held(guard) => guard,
+        Claimed::TimedOut => return Err(not_acquired(clinch, &args.name, args.wait.wait).await),
+        Claimed::Interrupted(code) => return Ok(code),
+    };
+    let task = task(context, &guard, &args.command, args.job, &args.hold);
+    let ended = supervisor.run(&guard, clinch.clock(), &task).await;
+    let released = release(guard).await;
+    match (ended?, released) {
+        (Ended::Lost(reason), _) | (_, Some(ReleaseReply::WasLost(reason))) => {
+            Err(lost(&args.name, reason))
+        }
+        (Ended::Done(code), _) => Ok(code),
+    }
+}
+
+/// The command with what it is told of the lock.
+pub(super) fn task<'a>(
+    context: &Context,
+    guard: &Guard,
+    argv: &'a [std::ffi::OsString],
+    job: JobArgs,
+    hold: &HoldArgs,
+) -> Task<'a> {
+    Task {
+        argv,
+        env: vec![
+            ("CLINCH_NAME", guard.name().to_string()),
+            ("CLINCH_TOKEN", guard.token().to_string()),
+            ("CLINCH_SEQUENCER", guard.sequencer().to_string()),
+            ("CLINCH_STORE", context.shown_store()),
+            ("CLINCH_NAMESPACE", context.namespace().to_owned()),
+        ],
+        grace: job.grace,
+        lease: hold.lease.unwrap_or(DEFAULT_LEASE),
+        max_hold: hold.max_hold,
+    }
+}
+
+/// Gives a hold up. That the store did not hear of it is worth a line, and no other exit status:
+/// the command's work was done under the lock.
+pub(super) async fn release(guard: Guard) -> Option<ReleaseReply> {
+    match guard.release().await {
+        Ok(reply) => Some(reply),
+        Err(error) => {
+            warn_unreleased(error);
+            None
+        }
+    }
+}
+
+pub(super) fn warn_unreleased(error: clinch::Error) {
+    let line = Failure::from(error).to_line();
+    complain(&format!(
+        "{line}; the lock frees itself when its lease ends"
+    ));
+}

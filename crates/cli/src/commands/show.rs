@@ -1,0 +1,77 @@
+//! `clinch show NAME`
+
+use clinch::store::{LockView, PartyView};
+
+use super::list::mode;
+use super::with_store;
+use crate::args::NameArgs;
+use crate::context::Context;
+use crate::failure::{Outcome, exit};
+use crate::output::{self, age, json, plain};
+
+pub(crate) async fn main(context: &Context, args: &NameArgs) -> Outcome {
+    with_store(context, |clinch| async move {
+        let view = clinch.inspect(args.name.as_str()).await?;
+        match (&view, context.json) {
+            (Some(view), true) => output::json_line(&json::Lock::new(view))?,
+            (None, true) => output::json_line(&json::Lock::free(&args.name))?,
+            (Some(view), false) => output::line(&text(context, view))?,
+            (None, false) => output::line(&format!("{}: free", plain(args.name.as_str())))?,
+        }
+        Ok(exit::OK)
+    })
+    .await
+}
+
+fn text(context: &Context, view: &LockView) -> String {
+    let paint = context.paint;
+    let name = paint.bold(&plain(view.name.as_str()));
+    let kind = json::kind(view.limit);
+    let mut lines = vec![match kind {
+        "semaphore" => format!("{name}: {kind} of {}", view.limit),
+        _ => format!("{name}: {kind}"),
+    }];
+    for holder in &view.holders {
+        party(&mut lines, &paint.green("held"), view, holder);
+    }
+    if let Some(left) = view.delayed_for {
+        lines.push(format!(
+            "  {} for another {}",
+            paint.yellow("lock-delay"),
+            age(left)
+        ));
+    }
+    for (place, waiter) in view.waiters.iter().enumerate() {
+        let title = format!(
+            "{} (number {} in the queue)",
+            paint.yellow("waiting"),
+            place + 1
+        );
+        party(&mut lines, &title, view, waiter);
+    }
+    lines.join("\n")
+}
+
+fn party(lines: &mut Vec<String>, title: &str, view: &LockView, party: &PartyView) {
+    let sequencer = party.token.map(|token| {
+        let mode = clinch::Mode::of(party.units, view.limit);
+        clinch::Sequencer::new(view.name.clone(), mode, token).to_string()
+    });
+    lines.push(format!("  {title}"));
+    for (key, value) in [
+        ("mode", Some(mode(party.units, view.limit))),
+        ("owner", Some(party.owner.to_string())),
+        ("process", Some(format!("{} on {}", party.pid, party.host))),
+        ("client", Some(party.client.to_string())),
+        ("label", party.label.as_deref().map(str::to_owned)),
+        ("value", party.value.as_deref().map(str::to_owned)),
+        ("token", party.token.map(|token| token.to_string())),
+        ("sequencer", sequencer),
+        ("since", Some(age(party.age))),
+        ("lease left", Some(age(party.lease_left))),
+    ] {
+        if let Some(value) = value {
+            lines.push(format!("    {key:<12}{}", plain(&value)));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a waiting command says: who has the lock, for how long, and how many are ahead.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use clinch::store::{LockView, PartyView};
+use clinch::{Clinch, Name};
+use unicode_width::UnicodeWidthChar as _;
+
+use crate::context::Context;
+use crate::output::{age, complain, plain};
+
+/// A line on standard error, kept up to date on a terminal, said once elsewhere.
+#[derive(Debug)]
+pub(crate) struct WaitLine<'a> {
+    clinch: &'a Clinch,
+    name: &'a Name,
+    silent: bool,
+    live: bool,
+    shown: Cell<bool>,
+}
+
+impl<'a> WaitLine<'a> {
+    pub(crate) fn new(context: &Context, clinch: &'a Clinch, name: &'a Name) -> Self {
+        Self {
+            clinch,
+            name,
+            silent: context.quiet || context.json,
+            live: std::io::stderr().is_terminal(),
+            shown: Cell::new(false),
+        }
+    }
+
+    /// Shows the line for as long as it is polled.
+    pub(crate) async fn follow(&self) -> Infallible {
+        if self.silent {
+            return std::future::pending().await;
+        }
+        let second = Duration::from_secs(1);
+        let mut pause = if self.live { second / 4 } else { second };
+        loop {
+            self.clinch.clock().sleep(pause).await;
+            pause = second;
+            // Waiting goes on when the store does not answer; the claim itself will say so.
+            let view = self
+                .clinch
+                .inspect(self.name.as_str())
+                .await
+                .unwrap_or_default();
+            let text = self.text(view.as_ref());
+            if !self.live {
+                complain(&format!("clinch: {text}"));
+                return std::future::pending().await;
+            }
+            self.draw(&text);
+        }
+    }
+
+    /// Removes the line.
+    pub(crate) fn clear(&self) {
+        if self.shown.replace(false) {
+            let _ = std::io::stderr().lock().write_all(b"\r\x1b[K");
+        }
+    }
+
+    fn draw(&self, text: &str) {
+        let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
+            .map_or(80, |size| usize::from(size.ws_col));
+        let text = cut(text, columns.max(20) - 1);
+        let _ = std::io::stderr()
+            .lock()
+            .write_all(format!("\r\x1b[K{text}").as_bytes());
+        self.shown.set(true);
+    }
+
+    fn text(&self, view: Option<&LockView>) -> String {
+        let mut text = format!("waiting for {}", self.name);
+        let Some(view) = view else {
+            return plain(&text).into_owned();
+        };
+        if let Some(who) = holders(view) {
+            text += &format!(": held by {who}");
+        } else if let Some(left) = view.delayed_for {
+            text += &format!(": kept free by a lock-delay for another {}", age(left));
+        }
+        let me = self.clinch.client_id();
+        match view.waiters.iter().position(|waiter| waiter.client == me) {
+            Some(0) if view.waiters.len() == 1 => text += "; next",
+            Some(ahead) => {
+                text += &format!(
+                    "; number {} of {} in the queue",
+                    ahead + 1,
+                    view.waiters.len()
+                );
+            }
+            None => {}
+        }
+        plain(&text).into_owned()
+    }
+}
+
+/// Who holds a lock, in a few words; `None` when nobody does.
+pub(crate) fn holders(view: &LockView) -> Option<String> {
+    let first = view.holders.first()?;
+    let others = match view.holders.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    Some(format!("{}{others}", who(first)))
+}
+
+fn who(party: &PartyView) -> String {
+    let label = party
+        .label
+        .as_ref()
+        .map(|label| format!(" ({label})"))
+        .unwrap_or_default();
+    format!("{}:{}{label} for {}", party.host, party.pid, age(party.age))
+}
+
+/// As much of the text as fits the columns.
+fn cut(text: &str, columns: usize) -> &str {
+    let mut used = 0;
+    for (at, c) in text.char_indices() {
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            return text.get(..at).unwrap_or(text);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_never_wraps() {
+        assert_eq!(cut("waiting", 4), "wait");
+        assert_eq!(cut("日本語", 5), "日本");
+        assert_eq!(cut("short", 80), "short");
+    }
+}

@@ -66,9 +66,11 @@ impl<'a> WaitLine<'a> {
     }
 
     fn draw(&self, text: &str) {
-        let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
-            .map_or(80, |size| usize::from(size.ws_col));
-        let text = cut(text, columns.max(20) - 1);
+        let columns = match rustix::termios::tcgetwinsize(rustix::stdio::stderr()) {
+            Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+            _ => 80,
+        };
+        let text = cut(text, columns.saturating_sub(1));
         let _ = std::io::stderr()
             .lock()
             .write_all(format!("\r\x1b[K{text}").as_bytes());

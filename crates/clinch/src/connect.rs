@@ -11,6 +11,7 @@ use clinch_core::{Clinch, Error, HandOver, Result, StoreUrl};
 ///
 /// | URL | store |
 /// |---|---|
+/// | `sqlite:`, `sqlite:PATH` | embedded: several processes on one machine, no server |
 /// | `memory:`, `memory:NAME` | inside this process, for tests |
 ///
 /// ```
@@ -98,12 +99,18 @@ impl Connect {
 /// assert!(clinch::stores().iter().any(|store| store.scheme == "memory"));
 /// ```
 pub fn stores() -> Vec<StoreInfo> {
-    vec![MemoryStore::describe()]
+    vec![
+        MemoryStore::describe(),
+        #[cfg(feature = "sqlite")]
+        clinch_sqlite::SqliteStore::describe(),
+    ]
 }
 
 async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::open(url, context)?)),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Arc::new(clinch_sqlite::SqliteStore::open(url, context)?)),
         scheme => {
             let known: Vec<String> = stores()
                 .iter()

@@ -21,6 +21,15 @@ impl RequestId {
         u128::from(self.client) << 64 | u128::from(self.serial)
     }
 
+    /// Reads what [`as_u128`](Self::as_u128) gave.
+    pub fn from_u128(id: u128) -> Self {
+        let half = |part: u128| u64::try_from(part & u128::from(u64::MAX)).unwrap_or_default();
+        Self {
+            client: half(id >> 64),
+            serial: half(id),
+        }
+    }
+
     /// The client that made it.
     pub fn client(self) -> ClientId {
         ClientId(self.client)
@@ -43,10 +52,7 @@ impl FromStr for RequestId {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let id = u128::from_str_radix(text, 16)?;
-        let [client, serial] = [id >> 64, id & u128::from(u64::MAX)]
-            .map(|half| u64::try_from(half).unwrap_or_default());
-        Ok(Self { client, serial })
+        u128::from_str_radix(text, 16).map(Self::from_u128)
     }
 }
 
@@ -55,6 +61,11 @@ impl FromStr for RequestId {
 pub struct ClientId(u64);
 
 impl ClientId {
+    /// Reads what [`get`](Self::get) gave.
+    pub fn from_u64(id: u64) -> Self {
+        Self(id)
+    }
+
     /// The id as a number.
     pub fn get(self) -> u64 {
         self.0

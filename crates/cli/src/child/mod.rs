@@ -91,10 +91,12 @@ impl Supervisor {
                 biased;
                 signal = self.signals.next() => {
                     if let Some(status) = self.on_signal(&mut job, guard, signal) {
-                        if guard.is_valid() {
+                        let by_guardian = status == Status::Signal(libc::SIGKILL)
+                            && clock.now() >= plan.kill_at();
+                        if guard.is_valid() && !by_guardian {
                             return Ok(self.finish(job, status));
                         }
-                        // It ended too late, or was ended by the guardian.
+                        // It ended too late, or was ended just in time.
                         break lost_reason(guard);
                     }
                 }

@@ -1,0 +1,173 @@
+//! Bad input: one line that says what is wrong and what would be right, status 2, nothing changed.
+
+mod common;
+
+use common::Sandbox;
+
+#[test]
+fn each_mistake_gets_one_line_and_changes_nothing() {
+    let s = Sandbox::new();
+    let long = "x".repeat(256);
+    let bad: &[(&[&str], &str)] = &[
+        (&["run", "x"], "after `--`"),
+        (&["run", "x", "--"], "after `--`"),
+        (&["run", "x", "touch", "ran"], "put `--` before the command"),
+        (&["run", "", "--", "touch", "ran"], "1 to 255 bytes"),
+        (&["run", &long, "--", "touch", "ran"], "255 is the most"),
+        (&["run", "--wait", "5", "x", "--", "touch", "ran"], "5s"),
+        (
+            &["run", "--wait", "5 parsecs", "x", "--", "touch", "ran"],
+            "with a unit",
+        ),
+        (
+            &[
+                "run",
+                "--wait",
+                "1s",
+                "--no-wait",
+                "x",
+                "--",
+                "touch",
+                "ran",
+            ],
+            "--no-wait",
+        ),
+        (
+            &["run", "--lease", "1ms", "x", "--", "touch", "ran"],
+            "the least on this store is",
+        ),
+        (
+            &["run", "--lease", "400d", "x", "--", "touch", "ran"],
+            "the most on this store is",
+        ),
+        (
+            &["run", "--lock-delay", "400d", "x", "--", "touch", "ran"],
+            "the most is",
+        ),
+        (&["run", "--permits", "3", "x", "--", "touch", "ran"], "K/N"),
+        (
+            &["run", "--permits", "6/5", "x", "--", "touch", "ran"],
+            "at most 5/5",
+        ),
+        (
+            &["run", "--permits", "0/5", "x", "--", "touch", "ran"],
+            "at least 1/5",
+        ),
+        (
+            &[
+                "run",
+                "--shared",
+                "--permits",
+                "1/5",
+                "x",
+                "--",
+                "touch",
+                "ran",
+            ],
+            "--permits",
+        ),
+        (
+            &["run", "--grace", "soon", "x", "--", "touch", "ran"],
+            "with a unit",
+        ),
+        (
+            &["run", "--namespace", "a/b", "x", "--", "touch", "ran"],
+            "1 to 64 letters",
+        ),
+        (
+            &["run", "--store", "nosuch://host", "x", "--", "touch", "ran"],
+            "sqlite:",
+        ),
+        (
+            &["run", "--store", "/just/a/path", "x", "--", "touch", "ran"],
+            "starts with a scheme",
+        ),
+        (
+            &[
+                "run",
+                "--store",
+                "sqlite:/x?bussy=1s",
+                "x",
+                "--",
+                "touch",
+                "ran",
+            ],
+            "it takes busy",
+        ),
+        (&["elect", "x"], "after `--`"),
+        (
+            &["elect", "x", "--observe", "--", "touch", "ran"],
+            "--observe",
+        ),
+        (&["hold"], "<NAME>"),
+        (&["hold", "x", "--for", "10"], "10s"),
+        (&["check", "nonsense"], "it looks like"),
+        (&["evict", "x", "--token", "abc", "--yes"], "a number"),
+        (&["watch", "--count", "many"], "--count"),
+        (&["lsit"], "list"),
+        (&["list", "--jsn"], "--json"),
+        (&[], "clinch run NAME -- CMD"),
+    ];
+    for (args, right) in bad {
+        let ran = s.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}: {ran:?}");
+        assert_eq!(ran.err.lines().count(), 1, "{args:?}: {ran:?}");
+        assert!(
+            ran.err.starts_with("clinch: ") && ran.err.contains(right),
+            "{args:?}: {ran:?}"
+        );
+        let json = s.run(&[&["--json"], *args].concat());
+        assert_eq!(json.code, 2, "{args:?}: {json:?}");
+        let error = &json.error_json()["error"];
+        assert!(
+            error["message"].is_string() && error["kind"].is_string(),
+            "{args:?}: {json:?}"
+        );
+        assert_eq!(error["may_have_taken_effect"], false);
+    }
+    assert!(!s.path("ran").exists());
+    assert_eq!(s.list(), serde_json::json!([]));
+}
+
+#[test]
+fn help_teaches() {
+    let s = Sandbox::new();
+    let commands = [
+        "run", "hold", "elect", "list", "show", "watch", "check", "evict", "stores", "doctor",
+    ];
+    for command in commands {
+        let ran = s.run(&[command, "--help"]);
+        assert_eq!(ran.code, 0);
+        assert!(
+            ran.out.contains("Examples:") && ran.out.contains("CLINCH_STORE"),
+            "{command}: {ran:?}"
+        );
+    }
+    assert!(s.run(&["run", "--help"]).out.contains("76"));
+    assert!(s.run(&["--version"]).out.starts_with("clinch "));
+}
+
+#[test]
+fn secrets_are_never_said() {
+    let s = Sandbox::new();
+    let url = "nosuch://user:s3cr3t@host/0?password=s3cr3t";
+    for args in [
+        &["list"][..],
+        &["--json", "list"],
+        &["run", "x", "--", "true"],
+        &["--help"],
+        &["run", "--help"],
+        &["run", "--wait", "5", "x", "--", "true"],
+    ] {
+        let output = s.clinch(args).env("CLINCH_STORE", url).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(!said.contains("s3cr3t"), "{args:?}: {said}");
+    }
+    // Nor does a child find one in its environment.
+    let mut run = s.clinch(&["run", "x", "--", "env"]);
+    let url = format!("memory:?password=s3cr3t");
+    let output = run.env("CLINCH_STORE", url).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!said.contains("s3cr3t"), "{said}");
+}

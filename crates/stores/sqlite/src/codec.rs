@@ -1,0 +1,250 @@
+//! The compact form of claims in rows and of grants in datagrams.
+//!
+//! A row is read and written with every operation, so it is one blob of variable-length numbers
+//! and not a column for each field: one page is touched however many claims a name remembers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clinch_core::machine::{Ended, Entry, Phase};
+use clinch_core::store::{Ending, Grant, Predecessor};
+use clinch_core::{BootTime, ClientId, ClientInfo, OwnerId, RequestId};
+
+/// Writes the compact form.
+#[derive(Debug, Default)]
+pub(crate) struct Encoder(Vec<u8>);
+
+impl Encoder {
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.0
+    }
+
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    pub(crate) fn number(&mut self, mut n: u64) {
+        while n >= 0x80 {
+            self.0.push((n & 0x7f) as u8 | 0x80);
+            n >>= 7;
+        }
+        self.0.push((n & 0x7f) as u8);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    /// 0 for none, else the length + 1.
+    fn maybe_text(&mut self, text: Option<&Arc<str>>) {
+        self.number(text.map_or(0, |t| t.len() as u64 + 1));
+        self.0.extend_from_slice(text.map_or(b"", |t| t.as_bytes()));
+    }
+
+    pub(crate) fn request(&mut self, request: RequestId) {
+        self.0.extend_from_slice(&request.as_u128().to_le_bytes());
+    }
+
+    fn client(&mut self, client: ClientId) {
+        self.0.extend_from_slice(&client.get().to_le_bytes());
+    }
+
+    fn span(&mut self, span: Duration) {
+        self.number(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn entry(&mut self, entry: &Entry) {
+        self.number(entry.ticket);
+        self.request(entry.request);
+        self.text(entry.owner.as_str());
+        self.client(entry.client.id);
+        self.text(&entry.client.host);
+        self.number(entry.client.pid.into());
+        self.number(entry.units.into());
+        self.number(entry.limit.into());
+        self.span(entry.lease);
+        self.span(entry.lock_delay);
+        self.maybe_text(entry.label.as_ref());
+        self.maybe_text(entry.value.as_ref());
+        match entry.phase {
+            Phase::Waiting => self.byte(0),
+            Phase::Delayed => self.byte(1),
+            Phase::Held { seq } => {
+                self.byte(2);
+                self.number(seq);
+            }
+        }
+        self.number(entry.since.as_nanos());
+        self.number(entry.until.as_nanos());
+    }
+
+    pub(crate) fn ended(&mut self, ended: &Ended) {
+        self.request(ended.request);
+        self.number(ended.seq.map_or(0, |seq| seq + 1));
+        self.text(ended.owner.as_str());
+        self.ending(ended.ending);
+        self.number(ended.at.as_nanos());
+    }
+
+    fn ending(&mut self, ending: Ending) {
+        self.byte(match ending {
+            Ending::Released => 0,
+            Ending::Expired => 1,
+            Ending::Evicted => 2,
+        });
+    }
+
+    pub(crate) fn grant(&mut self, grant: &Grant) {
+        self.number(grant.seq);
+        match &grant.predecessor {
+            None => self.byte(0),
+            Some(before) => {
+                self.byte(1);
+                self.ending(before.ending);
+                self.number(before.seq);
+                self.text(before.owner.as_str());
+            }
+        }
+    }
+}
+
+/// Reads the compact form; `None` says that it is not that.
+#[derive(Debug)]
+pub(crate) struct Decoder<'a>(&'a [u8]);
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        let mut n = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            n |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(n);
+            }
+        }
+        None
+    }
+
+    fn small(&mut self) -> Option<u32> {
+        self.number()?.try_into().ok()
+    }
+
+    fn bytes(&mut self, len: u64) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(usize::try_from(len).ok()?)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let len = self.number()?;
+        std::str::from_utf8(self.bytes(len)?).ok()
+    }
+
+    fn maybe_text(&mut self) -> Option<Option<Arc<str>>> {
+        match self.number()? {
+            0 => Some(None),
+            len => {
+                let text = std::str::from_utf8(self.bytes(len - 1)?).ok()?;
+                Some(Some(text.into()))
+            }
+        }
+    }
+
+    pub(crate) fn request(&mut self) -> Option<RequestId> {
+        let bytes = self.bytes(16)?.try_into().ok()?;
+        Some(RequestId::from_u128(u128::from_le_bytes(bytes)))
+    }
+
+    fn client(&mut self) -> Option<ClientId> {
+        let bytes = self.bytes(8)?.try_into().ok()?;
+        Some(ClientId::from_u64(u64::from_le_bytes(bytes)))
+    }
+
+    fn span(&mut self) -> Option<Duration> {
+        self.number().map(Duration::from_nanos)
+    }
+
+    fn moment(&mut self) -> Option<BootTime> {
+        self.number().map(BootTime::from_nanos)
+    }
+
+    fn owner(&mut self) -> Option<OwnerId> {
+        self.text().map(OwnerId::new)
+    }
+
+    pub(crate) fn entry(&mut self) -> Option<Entry> {
+        Some(Entry {
+            ticket: self.number()?,
+            request: self.request()?,
+            owner: self.owner()?,
+            client: Arc::new(ClientInfo {
+                id: self.client()?,
+                host: self.text()?.to_owned(),
+                pid: self.small()?,
+            }),
+            units: self.small()?,
+            limit: self.small()?,
+            lease: self.span()?,
+            lock_delay: self.span()?,
+            label: self.maybe_text()?,
+            value: self.maybe_text()?,
+            phase: match self.byte()? {
+                0 => Phase::Waiting,
+                1 => Phase::Delayed,
+                2 => Phase::Held {
+                    seq: self.number()?,
+                },
+                _ => return None,
+            },
+            since: self.moment()?,
+            until: self.moment()?,
+        })
+    }
+
+    pub(crate) fn ended(&mut self) -> Option<Ended> {
+        Some(Ended {
+            request: self.request()?,
+            seq: self.number()?.checked_sub(1),
+            owner: self.owner()?,
+            ending: self.ending()?,
+            at: self.moment()?,
+        })
+    }
+
+    fn ending(&mut self) -> Option<Ending> {
+        match self.byte()? {
+            0 => Some(Ending::Released),
+            1 => Some(Ending::Expired),
+            2 => Some(Ending::Evicted),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn grant(&mut self) -> Option<Grant> {
+        let seq = self.number()?;
+        let predecessor = match self.byte()? {
+            0 => None,
+            _ => Some(Predecessor {
+                ending: self.ending()?,
+                seq: self.number()?,
+                owner: self.owner()?,
+            }),
+        };
+        Some(Grant { seq, predecessor })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

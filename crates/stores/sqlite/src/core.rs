@@ -1,0 +1,335 @@
+//! The connection of a store: opens it, runs groups of operations in one transaction each, keeps
+//! the ceiling, notices that the file was replaced.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use clinch_core::store::OpenContext;
+use clinch_core::{BootTime, Clock, Effect, Error, Name, RequestId, Result};
+use rusqlite::Connection;
+
+use crate::boot;
+use crate::config::Config;
+use crate::error::{Fail, Step, is_busy, sql, wants_reopen};
+use crate::events;
+use crate::file::{self, FileId};
+use crate::schema;
+use crate::sequence::{self, Micros, Numbers, key};
+use crate::session::Sessions;
+use crate::tx::{News, Tx};
+
+/// How often the session file is looked after.
+const SESSION_CHECK: Duration = Duration::from_secs(1);
+
+/// An operation that waits for a transaction.
+pub(crate) trait Job: Send {
+    /// Runs inside a transaction; again, if that one had to be rolled back.
+    fn run(&mut self, tx: &mut Tx<'_>) -> Step<()>;
+    /// Answers the caller, after the commit or with what prevented it.
+    fn done(self: Box<Self>, outcome: Result<()>);
+}
+
+pub(crate) type Jobs = Vec<Box<dyn Job>>;
+
+/// Counters that are read from outside.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Transactions so far.
+    pub(crate) transactions: AtomicU64,
+    /// Pages in the log after the last commit.
+    pub(crate) pages: Arc<AtomicU32>,
+}
+
+/// Everything that belongs to the connection.
+#[derive(Debug)]
+pub(crate) struct Core {
+    config: Config,
+    context: OpenContext,
+    pub(crate) path: PathBuf,
+    file: FileId,
+    db: Connection,
+    pub(crate) numbers: Numbers,
+    pub(crate) sessions: Sessions,
+    pub(crate) mine: HashMap<RequestId, Name>,
+    pub(crate) counters: Arc<Counters>,
+    /// The connection failed in a way that a new one may repair.
+    suspect: bool,
+    session_checked: BootTime,
+    /// When idle names were last searched for, as far as this process knows.
+    pub(crate) reaped_at: BootTime,
+}
+
+/// Why no transaction was begun.
+#[derive(Debug)]
+pub(crate) enum NotBegun {
+    /// Another process is in one.
+    Busy,
+    Failed(Error),
+}
+
+impl Core {
+    pub(crate) fn open(config: Config, context: OpenContext, micros: Micros) -> Result<Self> {
+        schema::check_version(rusqlite::version_number())?;
+        let path = file::prepare(&config)?;
+        let counters = Arc::new(Counters::default());
+        let (db, file) = connect(&path, &counters)?;
+        let sessions = Sessions::start(&path, context.identity.info())?;
+        let mut core = Self {
+            config,
+            context,
+            path,
+            file,
+            db,
+            numbers: Numbers::new(micros),
+            sessions,
+            mine: HashMap::new(),
+            counters,
+            suspect: false,
+            session_checked: Clock::boot().now(),
+            reaped_at: Clock::boot().now(),
+        };
+        core.greet()?;
+        Ok(core)
+    }
+
+    /// Reads what the file knows, and voids what an earlier boot of the machine left.
+    fn greet(&mut self) -> Result<()> {
+        let failed = |error| sql(error, &self.path);
+        let ceiling = sequence::number(&self.db, key::CEILING).map_err(failed)?;
+        self.numbers.learn(ceiling);
+        boot::void_other_boots(&self.db, &self.path, &self.context.clock)
+    }
+
+    /// Connects anew, for a file that was replaced or a connection that failed. The numbers that
+    /// this process has given bind the new file too.
+    fn reopen(&mut self) -> Result<()> {
+        tracing::warn!(path = %self.path.display(), "opening the store anew: its file was replaced or failed");
+        self.path = file::prepare(&self.config)?;
+        let (db, file) = connect(&self.path, &self.counters)?;
+        let failed = |error| sql(error, &self.path);
+        (self.db, self.file, self.suspect) = (db, file, false);
+        self.sessions.keep();
+        if self.numbers.highest() > 0 {
+            let floor = sequence::number(&self.db, key::FLOOR).map_err(failed)?;
+            if floor < self.numbers.highest() {
+                sequence::raise(&self.db, key::FLOOR, self.numbers.highest()).map_err(failed)?;
+            }
+        }
+        self.greet()
+    }
+
+    /// Begins a transaction, without waiting for anybody.
+    pub(crate) fn begin(&mut self) -> Result<(), NotBegun> {
+        let replaced = FileId::of(&self.path).ok() != Some(self.file);
+        if replaced || self.suspect {
+            self.reopen().map_err(NotBegun::Failed)?;
+        }
+        let now = Clock::boot().now();
+        if now.since(self.session_checked) > SESSION_CHECK {
+            self.session_checked = now;
+            self.sessions.keep();
+        }
+        if self.numbers.must_raise() {
+            match self.raise_ceiling() {
+                Err(NotBegun::Busy) => return Err(NotBegun::Busy),
+                // A full disk must not keep anybody from reading; a grant fails below.
+                Ok(()) | Err(NotBegun::Failed(_)) => {}
+            }
+        }
+        self.begin_raw()
+    }
+
+    fn begin_raw(&mut self) -> Result<(), NotBegun> {
+        self.execute("BEGIN IMMEDIATE").map_err(|error| {
+            if is_busy(&error) {
+                return NotBegun::Busy;
+            }
+            self.suspect |= wants_reopen(&error);
+            NotBegun::Failed(sql(error, &self.path))
+        })
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.db.prepare_cached(sql)?.execute([]).map(drop)
+    }
+
+    /// Makes sure, durably, that no number given in the next minute reaches the ceiling.
+    pub(crate) fn raise_ceiling(&mut self) -> Result<(), NotBegun> {
+        let failed = |core: &Self, error| NotBegun::Failed(sql(error, &core.path));
+        self.db
+            .pragma_update(None, "synchronous", "FULL")
+            .map_err(|error| failed(self, error))?;
+        let raised = self.begin_raw().and_then(|()| {
+            let target = self.numbers.target();
+            let raised = sequence::raise(&self.db, key::CEILING, target)
+                .and_then(|ceiling| self.execute("COMMIT").map(|()| ceiling));
+            raised.map_err(|error| {
+                self.roll_back();
+                failed(self, error)
+            })
+        });
+        let normal = self.db.pragma_update(None, "synchronous", "NORMAL");
+        self.numbers.learn(raised?);
+        self.counters.transactions.fetch_add(1, Ordering::Relaxed);
+        normal.map_err(|error| failed(self, error))
+    }
+
+    fn roll_back(&self) {
+        // It fails where SQLite has rolled back by itself.
+        if !self.db.is_autocommit() {
+            let _ = self.execute("ROLLBACK");
+        }
+    }
+
+    /// Runs operations in the transaction that has been begun, and commits it. If SQLite fails on
+    /// one of them, each is tried again in a transaction of its own.
+    pub(crate) fn run(&mut self, mut jobs: Jobs) -> Done {
+        match self.attempt(&mut jobs) {
+            Ok(news) => Done {
+                outcomes: jobs.into_iter().map(|job| (job, Ok(()))).collect(),
+                news: vec![news],
+            },
+            Err(Failed { error, .. }) if jobs.len() == 1 => Done {
+                outcomes: jobs
+                    .into_iter()
+                    .map(|job| (job, Err(error.clone())))
+                    .collect(),
+                news: Vec::new(),
+            },
+            Err(Failed {
+                error,
+                committing: true,
+            }) => Done {
+                outcomes: jobs
+                    .into_iter()
+                    .map(|job| (job, Err(error.clone())))
+                    .collect(),
+                news: Vec::new(),
+            },
+            Err(_) => {
+                let mut done = Done::default();
+                for job in jobs {
+                    match self.begin() {
+                        Ok(()) => done.extend(self.run(vec![job])),
+                        Err(not_begun) => {
+                            done.outcomes.push((job, Err(self.not_begun(not_begun))));
+                        }
+                    }
+                }
+                done
+            }
+        }
+    }
+
+    /// The error of an operation that never ran.
+    pub(crate) fn not_begun(&self, reason: NotBegun) -> Error {
+        match reason {
+            NotBegun::Failed(error) => error,
+            NotBegun::Busy => {
+                let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+                sql(rusqlite::Error::SqliteFailure(busy, None), &self.path)
+            }
+        }
+    }
+
+    fn attempt(&mut self, jobs: &mut Jobs) -> Result<News, Failed> {
+        // Twice at most: the second time the ceiling is above the numbers of the first.
+        loop {
+            let stepped = self.steps(jobs);
+            let news = stepped.map_err(|error| self.failed(error, false))?;
+            if !self.numbers.is_uncovered() {
+                let committed = self.execute("COMMIT");
+                committed.map_err(|error| self.failed(error, true))?;
+                self.counters.transactions.fetch_add(1, Ordering::Relaxed);
+                return Ok(news);
+            }
+            // No number may be seen before a higher ceiling is on the disk.
+            self.roll_back();
+            let begun = self.raise_ceiling().and_then(|()| self.begin_raw());
+            begun.map_err(|reason| Failed {
+                error: self.not_begun(reason),
+                committing: false,
+            })?;
+        }
+    }
+
+    fn steps(&mut self, jobs: &mut Jobs) -> rusqlite::Result<News> {
+        let mut tx = Tx {
+            db: &self.db,
+            path: &self.path,
+            ns: &self.context.namespace,
+            clock: &self.context.clock,
+            sessions: &self.sessions,
+            numbers: &mut self.numbers,
+            mine: &mut self.mine,
+            news: News::default(),
+        };
+        for job in jobs {
+            match job.run(&mut tx) {
+                Ok(()) => {}
+                Err(Fail::Sql(error)) => return Err(error),
+                // The job keeps its refusal; it has written nothing.
+                Err(Fail::Refused(_)) => {}
+            }
+        }
+        events::write(&mut tx)?;
+        Ok(tx.news)
+    }
+
+    fn failed(&mut self, error: rusqlite::Error, committing: bool) -> Failed {
+        self.roll_back();
+        self.suspect |= wants_reopen(&error);
+        let mut error = sql(error, &self.path);
+        if committing {
+            error = error.with_effect(Effect::Possible);
+        }
+        Failed { error, committing }
+    }
+
+    /// The connection itself.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.db
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // With claims left, the unlocked file must tell others that they are a dead client's.
+        self.sessions.end(self.mine.is_empty());
+    }
+}
+
+#[derive(Debug)]
+struct Failed {
+    error: Error,
+    committing: bool,
+}
+
+/// Operations that have run.
+#[derive(Default)]
+pub(crate) struct Done {
+    pub(crate) outcomes: Vec<(Box<dyn Job>, Result<()>)>,
+    pub(crate) news: Vec<News>,
+}
+
+impl Done {
+    fn extend(&mut self, other: Self) {
+        self.outcomes.extend(other.outcomes);
+        self.news.extend(other.news);
+    }
+}
+
+fn connect(path: &std::path::Path, counters: &Counters) -> Result<(Connection, FileId)> {
+    let mut db = schema::connect(path)?;
+    let pages = counters.pages.clone();
+    let hook = move |_: &mut rusqlite::hooks::Wal, count: std::ffi::c_int| {
+        pages.store(count.unsigned_abs(), Ordering::Relaxed);
+        Ok(())
+    };
+    db.wal_hook(Some(hook)).map_err(|error| sql(error, path))?;
+    let file = FileId::of(path).map_err(|e| crate::error::io(e, path, "cannot be read"))?;
+    Ok((db, file))
+}

@@ -1,0 +1,191 @@
+//! What could break a promise of this store on this machine.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use clinch_core::Clock;
+use clinch_core::store::{Finding, Severity};
+
+use crate::boot;
+use crate::file::{FileSystem, file_system};
+use crate::tx::Tx;
+
+/// Below this much room, the log may soon not grow any more.
+const LITTLE_SPACE: u64 = 64 * 1024 * 1024;
+/// More dead session files than this are worth a word.
+const MANY_STALE: usize = 100;
+
+/// Looks at the file, its place and its neighbours.
+pub(crate) fn examine(tx: &Tx<'_>) -> Vec<Finding> {
+    vec![
+        permissions(tx),
+        place(tx),
+        space(tx),
+        library(),
+        log(tx),
+        sessions(tx),
+        clock(),
+    ]
+}
+
+fn finding(severity: Severity, subject: &str, message: String, advice: Option<&str>) -> Finding {
+    Finding {
+        severity,
+        subject: subject.to_owned(),
+        message,
+        advice: advice.map(str::to_owned),
+    }
+}
+
+fn permissions(tx: &Tx<'_>) -> Finding {
+    let shown = tx.path.display();
+    let mode = match fs::metadata(tx.path) {
+        Ok(meta) => meta.mode() & 0o777,
+        Err(error) => {
+            let text = format!("{shown} cannot be looked at: {error}");
+            return finding(
+                Severity::Broken,
+                "permissions",
+                text,
+                Some("check the path"),
+            );
+        }
+    };
+    match mode & 0o022 {
+        0 => finding(
+            Severity::Ok,
+            "permissions",
+            format!("{shown} has mode {mode:03o}"),
+            None,
+        ),
+        _ => finding(
+            Severity::Warning,
+            "permissions",
+            format!("{shown} has mode {mode:03o}: others can take and break its locks"),
+            Some("chmod go-w it, unless that is meant"),
+        ),
+    }
+}
+
+fn place(tx: &Tx<'_>) -> Finding {
+    let advice = Some("move the file to a local disk");
+    match file_system(tx.path) {
+        Ok(FileSystem::Local) => finding(
+            Severity::Ok,
+            "file system",
+            "it is a local one".to_owned(),
+            None,
+        ),
+        Ok(FileSystem::Unknown(kind)) => finding(
+            Severity::Warning,
+            "file system",
+            format!("it is {kind}: whether locks work there depends on what is behind it"),
+            advice,
+        ),
+        Ok(FileSystem::Network(kind)) => finding(
+            Severity::Broken,
+            "file system",
+            format!("it is {kind}, where locks do not exclude"),
+            advice,
+        ),
+        Err(error) => finding(
+            Severity::Warning,
+            "file system",
+            format!("it cannot be told: {error}"),
+            None,
+        ),
+    }
+}
+
+fn space(tx: &Tx<'_>) -> Finding {
+    let free = rustix::fs::statvfs(tx.path).map(|stat| stat.f_bavail * stat.f_frsize);
+    match free {
+        Ok(free) if free < LITTLE_SPACE => finding(
+            Severity::Warning,
+            "disk space",
+            format!(
+                "{} KiB are left; nothing is granted on a full disk",
+                free / 1024
+            ),
+            Some("free some space"),
+        ),
+        Ok(free) => finding(
+            Severity::Ok,
+            "disk space",
+            format!("{} MiB are left", free / 1024 / 1024),
+            None,
+        ),
+        Err(error) => finding(
+            Severity::Warning,
+            "disk space",
+            format!("it cannot be told: {error}"),
+            None,
+        ),
+    }
+}
+
+fn library() -> Finding {
+    // An older one was refused when the store was opened.
+    finding(
+        Severity::Ok,
+        "sqlite",
+        format!("version {}", rusqlite::version()),
+        None,
+    )
+}
+
+fn log(tx: &Tx<'_>) -> Finding {
+    let mode: rusqlite::Result<String> =
+        tx.db.query_row("PRAGMA journal_mode", [], |row| row.get(0));
+    match mode {
+        Ok(mode) if mode == "wal" => finding(
+            Severity::Ok,
+            "write-ahead log",
+            "it is in use".to_owned(),
+            None,
+        ),
+        other => finding(
+            Severity::Broken,
+            "write-ahead log",
+            format!("it is not in use: {other:?}"),
+            Some("nobody but clinch may change the file's settings"),
+        ),
+    }
+}
+
+fn sessions(tx: &Tx<'_>) -> Finding {
+    match tx.sessions.stale() {
+        Ok(stale) if stale.len() > MANY_STALE => finding(
+            Severity::Warning,
+            "sessions",
+            format!("{} files of processes that have died", stale.len()),
+            Some("they are removed with time; many of them mean that processes crash often"),
+        ),
+        Ok(stale) => finding(
+            Severity::Ok,
+            "sessions",
+            format!("{} files of processes that have died", stale.len()),
+            None,
+        ),
+        Err(error) => finding(
+            Severity::Broken,
+            "sessions",
+            format!("their folder cannot be read: {error}"),
+            Some("dead processes are not noticed: check the folder's permissions"),
+        ),
+    }
+}
+
+fn clock() -> Finding {
+    let (boot, now) = (boot::current(), Clock::boot().now());
+    if boot == "unknown" || now.as_nanos() == 0 {
+        return finding(
+            Severity::Warning,
+            "boot clock",
+            "the kernel does not tell its boot id: a reboot may leave holds until their leases end"
+                .to_owned(),
+            Some("mount /proc"),
+        );
+    }
+    finding(Severity::Ok, "boot clock", format!("boot {boot}"), None)
+}

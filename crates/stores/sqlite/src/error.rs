@@ -1,0 +1,144 @@
+//! Errors of SQLite and of the file system, as clinch reports them.
+
+use std::io;
+use std::path::Path;
+
+use clinch_core::{Effect, Error, ErrorKind};
+use rusqlite::ErrorCode;
+
+/// What stops one operation of a transaction.
+#[derive(Debug)]
+pub(crate) enum Fail {
+    /// SQLite failed: the transaction cannot be trusted any more and is rolled back.
+    Sql(rusqlite::Error),
+    /// The operation itself is refused. It has written nothing; the others go on.
+    Refused(Error),
+}
+
+impl From<rusqlite::Error> for Fail {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<Error> for Fail {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// The result of a step inside a transaction.
+pub(crate) type Step<T> = Result<T, Fail>;
+
+/// Another process is in a transaction.
+pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
+/// The connection itself may be the problem: a new one has a chance.
+pub(crate) fn wants_reopen(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::FileLockingProtocolFailed
+        )
+    )
+}
+
+/// An error of SQLite on the store at `path`.
+pub(crate) fn sql(error: rusqlite::Error, path: &Path) -> Error {
+    let shown = path.display();
+    let new = |kind, message: String| Error::new(kind, message).with_store("sqlite");
+    let made = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => new(
+            ErrorKind::Unreachable,
+            format!("{shown} is kept busy by another process"),
+        )
+        .with_advice("try again, or allow more time with ?busy=30s"),
+        Some(ErrorCode::DiskFull) => new(
+            ErrorKind::Unreachable,
+            format!("the disk of {shown} is full"),
+        )
+        .with_advice("free some space: nothing is granted until then"),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            return corrupt(path, &error.to_string()).with_source(error);
+        }
+        Some(
+            ErrorCode::ReadOnly
+            | ErrorCode::PermissionDenied
+            | ErrorCode::AuthorizationForStatementDenied,
+        ) => {
+            return denied(path, "cannot be written").with_source(error);
+        }
+        Some(ErrorCode::CannotOpen) => new(
+            ErrorKind::Unreachable,
+            format!("{shown} cannot be opened: {error}"),
+        )
+        .with_advice("check that its folder exists and can be written"),
+        Some(ErrorCode::SystemIoFailure) => new(
+            ErrorKind::Unreachable,
+            format!("reading or writing {shown} failed: {error}"),
+        )
+        .with_advice("check the disk"),
+        _ => new(ErrorKind::Internal, format!("SQLite on {shown}: {error}")),
+    };
+    made.with_source(error)
+}
+
+/// An error of the file system on `path`.
+pub(crate) fn io(error: io::Error, path: &Path, what: &str) -> Error {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return denied(path, &format!("{what}: {error}")).with_source(error);
+    }
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+            ErrorKind::Invalid
+        }
+        _ => ErrorKind::Unreachable,
+    };
+    Error::new(kind, format!("{}: {what}: {error}", path.display()))
+        .with_store("sqlite")
+        .with_source(error)
+}
+
+/// The store's data is not what clinch wrote.
+pub(crate) fn corrupt(path: &Path, why: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "{} is not a clinch store ({why}); it was left untouched",
+            path.display()
+        ),
+    )
+    .with_store("sqlite")
+    .with_advice("give another path, or move the file away")
+}
+
+/// Access is refused.
+pub(crate) fn denied(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::Denied, format!("{} {why}", path.display()))
+        .with_store("sqlite")
+        .with_advice(
+            "run as the user that owns it, change its permissions, or give another path with --store",
+        )
+}
+
+/// The store has been closed.
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store has been closed").with_store("sqlite")
+}
+
+/// The thread that ran an operation has gone without an answer.
+pub(crate) fn vanished() -> Error {
+    Error::new(ErrorKind::Internal, "an operation ended without an answer")
+        .with_store("sqlite")
+        .with_effect(Effect::Possible)
+}

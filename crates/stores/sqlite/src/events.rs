@@ -1,0 +1,142 @@
+//! Live events: written only while somebody watches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clinch_core::store::{Event, EventKind, EventSender};
+use clinch_core::{ClientId, Name, OwnerId, Token};
+use rusqlite::{Connection, Row, params};
+
+use crate::error::Step;
+use crate::rows::column;
+use crate::tx::Tx;
+use crate::writer::{Route, Writer};
+
+/// How many events the file keeps.
+const KEPT: i64 = 10_000;
+/// How often a watcher looks without having been nudged.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Writes the events of a transaction, if anybody watches.
+pub(crate) fn write(tx: &mut Tx<'_>) -> rusqlite::Result<()> {
+    if tx.news.events.is_empty() {
+        return Ok(());
+    }
+    tx.news.watchers = watchers(tx.db)?;
+    if tx.news.watchers.is_empty() {
+        tx.news.events.clear();
+        return Ok(());
+    }
+    const SQL: &str = "INSERT INTO events (ns, name, kind, owner, host, pid, label, token, value)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let mut last = 0;
+    for event in tx.news.events.drain(..) {
+        last = tx.db.prepare_cached(SQL)?.insert(params![
+            tx.ns,
+            event.name.as_str(),
+            event.kind.as_str(),
+            event.owner.as_str(),
+            event.host,
+            event.pid,
+            event.label.as_deref(),
+            event.token.map(|token| column(token.get())),
+            event.value.as_deref(),
+        ])?;
+    }
+    tx.db
+        .prepare_cached("DELETE FROM events WHERE id <= ?1")?
+        .execute([last - KEPT])?;
+    Ok(())
+}
+
+pub(crate) fn watchers(db: &Connection) -> rusqlite::Result<Vec<ClientId>> {
+    let mut statement = db.prepare_cached("SELECT client FROM watchers")?;
+    let rows = statement.query_map([], |row| row.get(0).map(i64::cast_unsigned))?;
+    rows.map(|id| id.map(ClientId::from_u64)).collect()
+}
+
+/// Makes this client a watcher and returns the number of the last event so far.
+pub(crate) fn subscribe(tx: &Tx<'_>, me: ClientId) -> Step<i64> {
+    tx.db
+        .prepare_cached("INSERT OR IGNORE INTO watchers (client) VALUES (?1)")?
+        .execute([me.get().cast_signed()])?;
+    // The counter, not the largest row: rows may have been removed.
+    let last = tx
+        .db
+        .prepare_cached("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'")?
+        .query_row([], |row| row.get(0))?;
+    Ok(last)
+}
+
+/// Ends a client's watch, and forgets the events once nobody watches.
+pub(crate) fn unsubscribe(db: &Connection, client: ClientId) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM watchers WHERE client = ?1")?
+        .execute([client.get().cast_signed()])?;
+    if watchers(db)?.is_empty() {
+        db.prepare_cached("DELETE FROM events")?.execute([])?;
+    }
+    Ok(())
+}
+
+/// The events after `last` whose name has the prefix, with the number of the newest seen.
+fn read(tx: &Tx<'_>, prefix: &str, last: i64) -> Step<(i64, Vec<Event>)> {
+    const SQL: &str = "SELECT id, ns, name, kind, owner, host, pid, label, token, value
+        FROM events WHERE id > ?1 ORDER BY id";
+    let mut statement = tx.db.prepare_cached(SQL)?;
+    let mut rows = statement.query([last])?;
+    let (mut newest, mut events) = (last, Vec::new());
+    while let Some(row) = rows.next()? {
+        newest = row.get(0)?;
+        let (ns, name): (String, String) = (row.get(1)?, row.get(2)?);
+        if ns == tx.ns && name.starts_with(prefix) {
+            events.extend(event(row, &name)?);
+        }
+    }
+    Ok((newest, events))
+}
+
+fn event(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Event>> {
+    let kind: String = row.get(3)?;
+    let (Some(kind), Ok(name)) = (EventKind::parse(&kind), Name::new(name)) else {
+        return Ok(None);
+    };
+    let text = |at: usize| row.get(at).map(|text: Option<String>| text.map(Arc::from));
+    let token: Option<i64> = row.get(8)?;
+    Ok(Some(Event {
+        kind,
+        name,
+        owner: OwnerId::new(row.get::<_, String>(4)?),
+        host: row.get(5)?,
+        pid: row.get(6)?,
+        label: text(7)?,
+        token: token.and_then(|raw| Token::from_u64(raw.cast_unsigned())),
+        value: text(9)?,
+    }))
+}
+
+/// Passes events on until nobody listens or the store is closed. Runs on the keeper.
+pub(crate) async fn feed(writer: Arc<Writer>, prefix: Arc<str>, mut last: i64, to: EventSender) {
+    loop {
+        let wanted = prefix.clone();
+        let news = writer
+            .call(Route::Thread, move |tx| read(tx, &wanted, last))
+            .await;
+        match news {
+            Ok((newest, events)) => {
+                last = newest;
+                if events.into_iter().any(|event| !to.send(event)) {
+                    return;
+                }
+            }
+            Err(error) if error.is_temporary() => tracing::debug!(%error, "reading events"),
+            Err(_) => return,
+        }
+        tokio::select! {
+            () = writer.bells().nudged.notified() => {}
+            () = writer.closed() => return,
+            () = to.closed() => return,
+            // Only a poll: no deadline hangs on it.
+            () = clinch_core::Clock::boot().sleep(POLL) => {}
+        }
+    }
+}

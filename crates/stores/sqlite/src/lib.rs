@@ -1,0 +1,34 @@
+//! The embedded store of clinch: locks for the processes of one machine, in a SQLite file.
+//!
+//! One file is the truth; two side channels make it quick. Each process holds a kernel lock on a
+//! session file, so that its death is seen at once, and listens at a datagram socket, so that a
+//! release wakes the one process that is next. Neither is needed for safety: without them leases
+//! run out and waiters ask again.
+//!
+//! What happens to a name is decided by [`clinch_core::machine`]: a transaction loads the name's
+//! rows, runs the step, and writes the difference. Reading order of the source: `store`, `writer`
+//! (operations of many tasks in few transactions), `core` (the connection), `tx` and `rows` (one
+//! name), `sequence` (numbers that never fall), then the side channels `session`, `wakes`, `deaths`.
+
+mod boot;
+mod codec;
+mod config;
+mod core;
+mod deaths;
+mod doctor;
+mod error;
+mod events;
+mod file;
+mod floor;
+mod maintenance;
+mod rows;
+mod schema;
+mod sequence;
+mod session;
+mod store;
+mod tx;
+mod wakes;
+mod writer;
+
+pub use config::default_path;
+pub use store::SqliteStore;

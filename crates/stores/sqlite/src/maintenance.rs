@@ -1,0 +1,140 @@
+//! Work off the hot path: checkpoints, the ceiling, idle names, files of dead sessions.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clinch_core::{BootTime, Clock, Result};
+
+use crate::core::{Core, Job};
+use crate::error::{Fail, Step};
+use crate::events;
+use crate::rows::{NameRow, column};
+use crate::schema;
+use crate::sequence::{self, key};
+use crate::tx::Tx;
+use crate::writer::Writer;
+
+/// Pages in the log from which it is copied back to the main file, in the background.
+const LONG_LOG: u32 = 1000;
+/// Pages from which writers are held up for it: else a busy process would never let it end.
+const TOO_LONG_LOG: u32 = 8000;
+/// How often idle names are searched for.
+const REAP_EVERY: Duration = Duration::from_secs(120);
+/// How many names one search looks at.
+const REAP_BATCH: u32 = 500;
+
+/// Whether there is something to do for the writer thread.
+pub(crate) fn is_due(core: &Core) -> bool {
+    core.counters.pages.load(Ordering::Relaxed) >= LONG_LOG
+        || core.numbers.should_raise()
+        || core.reap_is_due(Clock::boot().now())
+}
+
+/// Does what is due. On the writer thread.
+pub(crate) fn tidy(writer: &Arc<Writer>) {
+    let (path, pages) = {
+        let mut core = writer.core();
+        if core.numbers.should_raise() {
+            // Busy or failed: the next grant that needs it tries again.
+            let _ = core.raise_ceiling();
+        }
+        core.reap_if_due();
+        (
+            core.path.clone(),
+            core.counters.pages.load(Ordering::Relaxed),
+        )
+    };
+    if pages < LONG_LOG {
+        return;
+    }
+    // On a connection of its own, so that operations go on meanwhile.
+    if let Ok(db) = schema::open_raw(&path) {
+        let _ = schema::tune(&db);
+        checkpoint(&db);
+    }
+    let core = writer.core();
+    if core.counters.pages.load(Ordering::Relaxed) >= TOO_LONG_LOG {
+        checkpoint(core.connection());
+    }
+}
+
+/// Copies the log back. A passive one never waits for readers or writers.
+pub(crate) fn checkpoint(db: &rusqlite::Connection) {
+    let done = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    if let Err(error) = done {
+        tracing::debug!(%error, "checkpoint");
+    }
+}
+
+/// Removes names that nobody uses any more, and watchers that have died; a bounded number of them.
+pub(crate) fn reap(tx: &mut Tx<'_>) -> Step<()> {
+    let now = tx.clock.now();
+    let after = sequence::number(tx.db, key::REAPED)?;
+    let rows = NameRow::batch(tx.db, tx.path, column(after), REAP_BATCH)?;
+    let mut next = rows.last().map_or(0, NameRow::id);
+    if u32::try_from(rows.len()).unwrap_or(u32::MAX) < REAP_BATCH {
+        next = 0;
+    }
+    let mut floor = 0;
+    for row in rows {
+        if row.state.is_forgettable(now) {
+            floor = floor.max(row.state.last_seq);
+            row.forget(tx.db)?;
+        }
+    }
+    sequence::raise(tx.db, key::FLOOR, floor)?;
+    sequence::set(tx.db, key::REAPED, next)?;
+    for client in events::watchers(tx.db)? {
+        if tx.sessions.is_gone(client) {
+            events::unsubscribe(tx.db, client)?;
+        }
+    }
+    tx.sessions.sweep();
+    let machine_now = Clock::boot().now().as_nanos();
+    sequence::set(tx.db, key::REAPED_AT, column(machine_now)).map_err(Fail::from)
+}
+
+/// A step that nobody waits for.
+struct Own<F>(F);
+
+impl<F: FnMut(&mut Tx<'_>) -> Step<()> + Send> Job for Own<F> {
+    fn run(&mut self, tx: &mut Tx<'_>) -> Step<()> {
+        (self.0)(tx)
+    }
+
+    fn done(self: Box<Self>, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            tracing::debug!(%error, "tidying up");
+        }
+    }
+}
+
+impl Core {
+    /// Does on the way out what a process that lives longer does in the background.
+    pub(crate) fn tidy_at_close(&mut self) {
+        self.reaped_at = BootTime::default();
+        self.reap_if_due();
+        if self.counters.pages.load(Ordering::Relaxed) >= LONG_LOG {
+            checkpoint(self.connection());
+        }
+    }
+
+    fn reap_is_due(&self, now: BootTime) -> bool {
+        now.since(self.reaped_at) >= REAP_EVERY
+    }
+
+    /// Searches for idle names if the last search, by any process, was long ago.
+    pub(crate) fn reap_if_due(&mut self) {
+        let now = Clock::boot().now();
+        if !self.reap_is_due(now) {
+            return;
+        }
+        let known = sequence::number(self.connection(), key::REAPED_AT).map(BootTime::from_nanos);
+        self.reaped_at = known.unwrap_or(now).min(now);
+        if self.reap_is_due(now) && self.begin().is_ok() {
+            self.reaped_at = now;
+            self.run(vec![Box::new(Own(reap))]);
+        }
+    }
+}

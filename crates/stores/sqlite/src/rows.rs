@@ -1,0 +1,236 @@
+//! The rows of one name, as the state that the machine works on.
+
+use std::path::Path;
+
+use clinch_core::Name;
+use clinch_core::machine::{Entry, NameState, Phase};
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
+
+use crate::codec::{Decoder, Encoder};
+use crate::error::{Fail, Step, corrupt};
+
+/// The first byte of each blob.
+const FORMAT: u8 = 1;
+/// The columns that [`NameRow::read`] takes, in order.
+const COLUMNS: &str = "id, name, waiting, state";
+
+/// One name, loaded, with what is needed to write only the difference.
+#[derive(Debug)]
+pub(crate) struct NameRow {
+    /// The row, if the name has one.
+    id: Option<i64>,
+    /// The state to be changed.
+    pub(crate) state: NameState,
+    blob: Vec<u8>,
+    waiters: Vec<(u64, Vec<u8>)>,
+}
+
+impl NameRow {
+    /// Loads a name; one without rows is new.
+    pub(crate) fn load(db: &Connection, path: &Path, ns: &str, name: &Name) -> Step<Self> {
+        const SQL: &str = "SELECT id, name, waiting, state FROM names WHERE ns = ?1 AND name = ?2";
+        let found = db
+            .prepare_cached(SQL)?
+            .query_row(params![ns, name.as_str()], |row| {
+                Ok((row.get(0)?, row.get(2)?, row.get(3)?))
+            })
+            .optional()?;
+        match found {
+            Some((id, waiting, blob)) => Self::decode(db, path, name.clone(), id, waiting, blob),
+            None => Ok(Self {
+                id: None,
+                state: NameState::new(name.clone()),
+                blob: Vec::new(),
+                waiters: Vec::new(),
+            }),
+        }
+    }
+
+    /// Loads the names in use of a namespace that start with `prefix`, in byte order.
+    pub(crate) fn in_use(db: &Connection, path: &Path, ns: &str, prefix: &str) -> Step<Vec<Self>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM names WHERE ns = ?1 AND name >= ?2 AND live > 0 ORDER BY name"
+        );
+        Self::all(db, path, &sql, params![ns, prefix], |name| {
+            name.as_str().starts_with(prefix)
+        })
+    }
+
+    /// Loads every name with a row number above `after`, at most `count` of them.
+    pub(crate) fn batch(db: &Connection, path: &Path, after: i64, count: u32) -> Step<Vec<Self>> {
+        let sql = format!("SELECT {COLUMNS} FROM names WHERE id > ?1 ORDER BY id LIMIT ?2");
+        Self::all(db, path, &sql, params![after, count], |_| true)
+    }
+
+    fn all(
+        db: &Connection,
+        path: &Path,
+        sql: &str,
+        params: &[&dyn rusqlite::ToSql],
+        wanted: impl Fn(&Name) -> bool,
+    ) -> Step<Vec<Self>> {
+        let mut statement = db.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let row = Self::read(db, path, row)?;
+            // Sorted by name: the first one without the prefix ends the range.
+            if !wanted(&row.state.name) {
+                break;
+            }
+            found.push(row);
+        }
+        Ok(found)
+    }
+
+    fn read(db: &Connection, path: &Path, row: &SqlRow<'_>) -> Step<Self> {
+        let name: String = row.get(1)?;
+        let name = Name::new(name).map_err(Fail::Refused)?;
+        Self::decode(db, path, name, row.get(0)?, row.get(2)?, row.get(3)?)
+    }
+
+    fn decode(
+        db: &Connection,
+        path: &Path,
+        name: Name,
+        id: i64,
+        waiting: i64,
+        blob: Vec<u8>,
+    ) -> Step<Self> {
+        let damaged = || corrupt(path, &format!("the record of {name} is damaged"));
+        let mut state = NameState::new(name.clone());
+        read_state(&blob, &mut state).ok_or_else(damaged)?;
+        let mut waiters = Vec::new();
+        if waiting > 0 {
+            const SQL: &str = "SELECT entry FROM waiters WHERE id = ?1 ORDER BY ticket";
+            let mut statement = db.prepare_cached(SQL)?;
+            let mut rows = statement.query([id])?;
+            while let Some(row) = rows.next()? {
+                let bytes: Vec<u8> = row.get(0)?;
+                let entry = Decoder::new(&bytes).entry().ok_or_else(damaged)?;
+                waiters.push((entry.ticket, bytes));
+                state.entries.push(entry);
+            }
+            state.entries.sort_by_key(|entry| entry.ticket);
+        }
+        Ok(Self {
+            id: Some(id),
+            state,
+            blob,
+            waiters,
+        })
+    }
+
+    /// Whether the name has no row yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.id.is_none()
+    }
+
+    /// The row's number; 0 for a name without one.
+    pub(crate) fn id(&self) -> i64 {
+        self.id.unwrap_or_default()
+    }
+
+    /// Writes what has changed since it was loaded, and nothing if nothing has.
+    pub(crate) fn save(self, db: &Connection, ns: &str) -> Step<()> {
+        let blob = write_state(&self.state);
+        let waiting: Vec<&Entry> = waiting(&self.state).collect();
+        let counts_as_before = waiting.len() == self.waiters.len();
+        let id = match self.id {
+            None if self.state.entries.is_empty() && self.state.ended.is_empty() => return Ok(()),
+            None => {
+                const SQL: &str = "INSERT INTO names (ns, name, live, waiting, state)
+                    VALUES (?1, ?2, ?3, ?4, ?5)";
+                db.prepare_cached(SQL)?.insert(params![
+                    ns,
+                    self.state.name.as_str(),
+                    column(self.state.entries.len() as u64),
+                    column(waiting.len() as u64),
+                    blob
+                ])?
+            }
+            Some(id) if blob == self.blob && counts_as_before => id,
+            Some(id) => {
+                const SQL: &str =
+                    "UPDATE names SET live = ?2, waiting = ?3, state = ?4 WHERE id = ?1";
+                db.prepare_cached(SQL)?.execute(params![
+                    id,
+                    column(self.state.entries.len() as u64),
+                    column(waiting.len() as u64),
+                    blob
+                ])?;
+                id
+            }
+        };
+        save_waiters(db, id, &self.waiters, &waiting)
+    }
+
+    /// Removes the name's rows.
+    pub(crate) fn forget(self, db: &Connection) -> Step<()> {
+        if let Some(id) = self.id {
+            db.prepare_cached("DELETE FROM waiters WHERE id = ?1")?
+                .execute([id])?;
+            db.prepare_cached("DELETE FROM names WHERE id = ?1")?
+                .execute([id])?;
+        }
+        Ok(())
+    }
+}
+
+fn save_waiters(db: &Connection, id: i64, before: &[(u64, Vec<u8>)], after: &[&Entry]) -> Step<()> {
+    for (ticket, _) in before {
+        if !after.iter().any(|entry| entry.ticket == *ticket) {
+            db.prepare_cached("DELETE FROM waiters WHERE id = ?1 AND ticket = ?2")?
+                .execute(params![id, column(*ticket)])?;
+        }
+    }
+    for entry in after {
+        let mut encoder = Encoder::default();
+        encoder.entry(entry);
+        let bytes = encoder.finish();
+        let same = |(ticket, old): &(u64, Vec<u8>)| *ticket == entry.ticket && *old == bytes;
+        if !before.iter().any(same) {
+            db.prepare_cached(
+                "INSERT OR REPLACE INTO waiters (id, ticket, entry) VALUES (?1, ?2, ?3)",
+            )?
+            .execute(params![id, column(entry.ticket), bytes])?;
+        }
+    }
+    Ok(())
+}
+
+fn waiting(state: &NameState) -> impl Iterator<Item = &Entry> {
+    state.entries.iter().filter(|e| e.phase == Phase::Waiting)
+}
+
+/// A number as SQLite keeps it. Tickets and tokens never come near 63 bits.
+pub(crate) fn column(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Everything but the queue.
+fn write_state(state: &NameState) -> Vec<u8> {
+    let mut encoder = Encoder::default();
+    encoder.byte(FORMAT);
+    encoder.number(state.last_seq);
+    encoder.number(state.ended.len() as u64);
+    state.ended.iter().for_each(|ended| encoder.ended(ended));
+    let standing = state.entries.iter().filter(|e| e.phase != Phase::Waiting);
+    standing.for_each(|entry| encoder.entry(entry));
+    encoder.finish()
+}
+
+fn read_state(blob: &[u8], state: &mut NameState) -> Option<()> {
+    let mut decoder = Decoder::new(blob);
+    if decoder.byte()? != FORMAT {
+        return None;
+    }
+    state.last_seq = decoder.number()?;
+    for _ in 0..decoder.number()? {
+        state.ended.push(decoder.ended()?);
+    }
+    while !decoder.is_empty() {
+        state.entries.push(decoder.entry()?);
+    }
+    Some(())
+}

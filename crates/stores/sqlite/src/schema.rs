@@ -1,0 +1,175 @@
+//! The tables, and how a database file becomes a store.
+
+use std::path::Path;
+
+use clinch_core::{Error, ErrorKind, Result};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::error::{corrupt, sql};
+
+/// Marks the file as ours, in its header: "clin".
+pub(crate) const APPLICATION_ID: i32 = 0x636c_696e;
+/// The version of the tables.
+pub(crate) const VERSION: i32 = 1;
+/// Older versions can corrupt a file that two processes write (the WAL-reset race).
+pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// A name's holders and memory are one blob, and its queue is a row for each waiter: an
+/// uncontended claim touches one page, and a long queue is not rewritten with every step.
+///
+/// `names` is an ordinary table with an index and not `WITHOUT ROWID`, because the blob would
+/// spill over the quarter page that such a table keeps in place.
+const TABLES: &str = "
+CREATE TABLE names (
+    id      INTEGER PRIMARY KEY,
+    ns      TEXT NOT NULL,
+    name    TEXT NOT NULL,
+    live    INTEGER NOT NULL,
+    waiting INTEGER NOT NULL,
+    state   BLOB NOT NULL,
+    UNIQUE (ns, name)
+);
+CREATE TABLE waiters (
+    id     INTEGER NOT NULL,
+    ticket INTEGER NOT NULL,
+    entry  BLOB NOT NULL,
+    PRIMARY KEY (id, ticket)
+) WITHOUT ROWID;
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE watchers (
+    client INTEGER PRIMARY KEY
+);
+CREATE TABLE events (
+    id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    ns    TEXT NOT NULL,
+    name  TEXT NOT NULL,
+    kind  TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    host  TEXT NOT NULL,
+    pid   INTEGER NOT NULL,
+    label TEXT,
+    token INTEGER,
+    value TEXT
+);
+";
+
+/// Refuses a SQLite library that can corrupt the file.
+pub(crate) fn check_version(number: i32) -> Result<()> {
+    if number >= OLDEST_SQLITE {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        format!(
+            "this program is linked with SQLite {}, which can corrupt a file that several processes write",
+            rusqlite::version()
+        ),
+    )
+    .with_store("sqlite")
+    .with_advice("build it with SQLite 3.51.3 or later (the `bundled` one is)"))
+}
+
+/// Opens the file, which `file::prepare` has found to be ours or empty.
+pub(crate) fn connect(path: &Path) -> Result<Connection> {
+    let failed = |error| sql(error, path);
+    let connection = open_raw(path).map_err(failed)?;
+    // Only here may the driver wait by itself: two processes may be making the file at once.
+    connection
+        .busy_timeout(std::time::Duration::from_secs(5))
+        .map_err(failed)?;
+    let (application, version) = identity(&connection).map_err(failed)?;
+    match (application, version) {
+        (APPLICATION_ID, VERSION) => {}
+        (0, 0) => create(&connection, path)?,
+        (APPLICATION_ID, newer) => return Err(too_new(path, newer)),
+        _ => return Err(corrupt(path, "it belongs to another application")),
+    }
+    tune(&connection).map_err(failed)?;
+    connection
+        .busy_timeout(std::time::Duration::ZERO)
+        .map_err(failed)?;
+    Ok(connection)
+}
+
+/// A connection without waiting and without any setting.
+pub(crate) fn open_raw(path: &Path) -> rusqlite::Result<Connection> {
+    // Without the URI flag: a path is a path, whatever it looks like. One thread at a time uses
+    // the connection, so SQLite's own mutexes are left out.
+    Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
+}
+
+/// Settings that each connection needs.
+///
+/// `synchronous = NORMAL`: a commit is safe from a crash of the process at once, and from a power
+/// cut after the next checkpoint. That is enough: the boot id voids every hold after a power cut,
+/// so a lost tail cannot revive one, and the ceiling of `sequence.rs` keeps tokens rising.
+pub(crate) fn tune(connection: &Connection) -> rusqlite::Result<()> {
+    // A short process must not pay for a checkpoint when it goes; see `maintenance.rs`.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0;")
+}
+
+pub(crate) fn too_new(path: &Path, version: i32) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "{} was written by a newer clinch (format {version}, this one knows {VERSION}); it was left untouched",
+            path.display()
+        ),
+    )
+    .with_store("sqlite")
+    .with_advice("upgrade clinch, or give another path")
+}
+
+fn identity(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+    Ok((pragma("application_id")?, pragma("user_version")?))
+}
+
+/// Makes the tables. The header is written in rollback mode before the log is switched on, so that
+/// the main file says from its first moment whose it is.
+fn create(connection: &Connection, path: &Path) -> Result<()> {
+    let failed = |error| sql(error, path);
+    let transaction =
+        Transaction::new_unchecked(connection, TransactionBehavior::Exclusive).map_err(failed)?;
+    // Another process may have made them while we waited.
+    if identity(&transaction).map_err(failed)? == (0, 0) {
+        let tables: i64 = transaction
+            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+            .map_err(failed)?;
+        if tables > 0 {
+            return Err(corrupt(path, "it is a database of another application"));
+        }
+        transaction
+            .execute_batch(&format!(
+                "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; {TABLES}"
+            ))
+            .map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)?;
+    let mode: String = connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+        .map_err(failed)?;
+    if mode != "wal" {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the file system of {} cannot share a write-ahead log (journal mode {mode})",
+                path.display()
+            ),
+        )
+        .with_store("sqlite")
+        .with_advice("give a path on a local disk"));
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! Sessions: a locked file for each open store, so that its death is seen at once.
+//!
+//! The kernel drops the lock of `<db>.sessions/<client>.lock` when its process ends, in whatever
+//! way. Whoever finds a name taken tries the lock of its holder: success means that the holder is
+//! dead, and its claims end without waiting for their leases.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use clinch_core::{ClientId, ClientInfo, Result};
+
+use crate::error::io as io_error;
+
+/// The stores that are open in this process.
+static OPEN: LazyLock<Mutex<HashSet<ClientId>>> = LazyLock::new(Mutex::default);
+
+fn open_here() -> std::sync::MutexGuard<'static, HashSet<ClientId>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This store's session, and the view on those of others.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    folder: PathBuf,
+    me: ClientInfo,
+    /// The locked files: more than one after somebody removed the first, which stays locked for
+    /// those who have it open.
+    locked: Vec<File>,
+}
+
+impl Sessions {
+    /// Makes and locks this client's file.
+    pub(crate) fn start(db: &Path, me: &ClientInfo) -> Result<Self> {
+        let mut folder = db.as_os_str().to_owned();
+        folder.push(".sessions");
+        let mut sessions = Self {
+            folder: PathBuf::from(folder),
+            me: me.clone(),
+            locked: Vec::new(),
+        };
+        sessions
+            .lock()
+            .map_err(|error| io_error(error, &sessions.folder, "cannot keep a session"))?;
+        open_here().insert(me.id);
+        Ok(sessions)
+    }
+
+    /// The folder of the sessions.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn lock(&mut self) -> io::Result<()> {
+        match fs::DirBuilder::new().mode(0o700).create(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let path = lock_file(&self.folder, self.me.id);
+        loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)?;
+            // Waits only for a sweeper that tries the lock at this very moment.
+            file.lock()?;
+            // The sweeper may have taken the file for a dead one and removed it.
+            if file.metadata()?.nlink() > 0 {
+                self.locked.push(file);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes the file again if somebody has removed it: else others would take us for dead.
+    pub(crate) fn keep(&mut self) {
+        let path = lock_file(&self.folder, self.me.id);
+        if fs::symlink_metadata(path).is_err() {
+            tracing::warn!(folder = %self.folder.display(), "the session file was removed; making it again");
+            if let Err(error) = self.lock() {
+                tracing::warn!(%error, "cannot make the session file again");
+            }
+        }
+    }
+
+    /// Whether a client is known to be dead.
+    pub(crate) fn is_dead(&self, client: &ClientInfo) -> bool {
+        if client.id == self.me.id {
+            return false;
+        }
+        match probe(&lock_file(&self.folder, client.id)) {
+            Probe::Locked => false,
+            Probe::Unlocked(_held) => {
+                self.remove(client.id);
+                true
+            }
+            Probe::Missing => !self.runs(client),
+        }
+    }
+
+    /// Whether a client's session has ended, in whatever way.
+    pub(crate) fn is_gone(&self, client: ClientId) -> bool {
+        client != self.me.id && !matches!(probe(&lock_file(&self.folder, client)), Probe::Locked)
+    }
+
+    /// Without a file the process table decides: the file may have been removed by mistake, and
+    /// then the lease is the net.
+    fn runs(&self, client: &ClientInfo) -> bool {
+        if client.host != self.me.host {
+            return false;
+        }
+        if client.pid == self.me.pid {
+            return open_here().contains(&client.id);
+        }
+        Path::new("/proc").join(client.pid.to_string()).exists()
+    }
+
+    /// Removes what a dead client left in the folder.
+    fn remove(&self, client: ClientId) {
+        // Somebody else may have been faster.
+        let _ = fs::remove_file(lock_file(&self.folder, client));
+        let _ = fs::remove_file(door(&self.folder, client));
+    }
+
+    /// The session files that nobody locks any more, held so that none comes to life meanwhile.
+    pub(crate) fn stale(&self) -> io::Result<Vec<(ClientId, File)>> {
+        let mut stale = Vec::new();
+        for file in fs::read_dir(&self.folder)? {
+            let file = file?.path();
+            let is_lock = file.extension().is_some_and(|ext| ext == "lock");
+            let id = file
+                .file_stem()
+                .and_then(|stem| stem.to_str()?.parse().ok());
+            if let (true, Some(id)) = (is_lock, id)
+                && id != self.me.id
+                && let Probe::Unlocked(held) = probe(&file)
+            {
+                stale.push((id, held));
+            }
+        }
+        Ok(stale)
+    }
+
+    /// Removes the files of dead sessions.
+    pub(crate) fn sweep(&self) {
+        for (client, _held) in self.stale().unwrap_or_default() {
+            self.remove(client);
+        }
+    }
+
+    /// Ends the session. With `tidy` the file goes too; without, it stays for others to find
+    /// unlocked, because claims of this client may be left.
+    pub(crate) fn end(&mut self, tidy: bool) {
+        open_here().remove(&self.me.id);
+        if tidy {
+            self.remove(self.me.id);
+        }
+        self.locked.clear();
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+#[derive(Debug)]
+enum Probe {
+    Locked,
+    /// Nobody's, and now ours for as long as the file is kept.
+    Unlocked(File),
+    Missing,
+}
+
+fn probe(path: &Path) -> Probe {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Probe::Missing,
+        // Whoever cannot look must not declare anybody dead.
+        Err(_) => return Probe::Locked,
+    };
+    // Shared, so that two who look at once do not take each other for the owner.
+    match file.try_lock_shared() {
+        Ok(()) => Probe::Unlocked(file),
+        Err(TryLockError::WouldBlock | TryLockError::Error(_)) => Probe::Locked,
+    }
+}
+
+fn lock_file(folder: &Path, client: ClientId) -> PathBuf {
+    folder.join(format!("{client}.lock"))
+}
+
+/// The socket at which a client can be woken.
+pub(crate) fn door(folder: &Path, client: ClientId) -> PathBuf {
+    folder.join(format!("{client}.sock"))
+}

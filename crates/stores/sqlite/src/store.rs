@@ -1,0 +1,370 @@
+//! The embedded store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clinch_core::machine::{Entry, Phase};
+use clinch_core::store::{
+    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Guarantees, Hold,
+    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+};
+use clinch_core::{ClientId, MAX_NAME, Name, Result, StoreUrl, keeper};
+
+use crate::config::Config;
+use crate::core::Core;
+use crate::deaths::Deaths;
+use crate::error::{Fail, Step};
+use crate::floor::PairFloor;
+use crate::rows::NameRow;
+use crate::sequence::{Micros, wall};
+use crate::tx::{Scope, Tx};
+use crate::wakes::Bells;
+use crate::writer::{Route, Writer};
+use crate::{doctor, events};
+
+/// Locks in a SQLite file, for the processes of one machine.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// use clinch_core::store::{OpenContext, Store};
+/// use clinch_core::{Clock, Identity};
+/// use clinch_sqlite::SqliteStore;
+/// # let folder = std::env::temp_dir();
+/// # let file = folder.join(format!("clinch-doc-{}.db", std::process::id()));
+/// let url = format!("sqlite:{}", file.display()).parse()?;
+/// let store = SqliteStore::open(&url, OpenContext {
+///     namespace: "clinch".into(),
+///     identity: Identity::new().into(),
+///     clock: Clock::boot(),
+/// })?;
+/// assert_eq!(store.info().scheme, "sqlite");
+/// # drop(store);
+/// # for end in ["", "-wal", "-shm"] {
+/// #     let _ = std::fs::remove_file(format!("{}{end}", file.display()));
+/// # }
+/// # let _ = std::fs::remove_dir_all(format!("{}.sessions", file.display()));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct SqliteStore {
+    info: StoreInfo,
+    me: ClientId,
+    pid: u32,
+    writer: Arc<Writer>,
+    deaths: Arc<Deaths>,
+}
+
+impl SqliteStore {
+    /// Opens `sqlite:PATH`, or the user's default file for `sqlite:` alone.
+    ///
+    /// A missing file is made, readable for its owner only. A file that is not a store of clinch is
+    /// refused with [`Corrupt`](clinch_core::ErrorKind::Corrupt) and left as it is.
+    ///
+    /// The URL takes `busy=DURATION`: how long an operation waits for the transactions of other
+    /// processes (5 s by default).
+    pub fn open(url: &StoreUrl, context: OpenContext) -> Result<Self> {
+        Self::open_with(url, context, wall())
+    }
+
+    pub(crate) fn open_with(url: &StoreUrl, context: OpenContext, micros: Micros) -> Result<Self> {
+        let config = Config::from_url(url)?;
+        let (busy, client) = (config.busy, context.identity.info().clone());
+        let core = Core::open(config, context, micros)?;
+        let bells = Arc::new(Bells::new(core.sessions.folder(), client.id));
+        Ok(Self {
+            info: Self::describe(),
+            me: client.id,
+            pid: client.pid,
+            writer: Arc::new(Writer::new(core, busy, bells.clone())),
+            deaths: Arc::new(Deaths::new(bells)),
+        })
+    }
+
+    /// What this store is, without opening it.
+    pub fn describe() -> StoreInfo {
+        StoreInfo {
+            scheme: "sqlite",
+            summary: "embedded store in one file, for the processes of one machine",
+            capabilities: Capabilities::ALL,
+            guarantees: Guarantees {
+                scope: "processes of one machine that can write the file",
+                exclusion: "while the file is kept: each grant is a committed transaction; a \
+                            deleted file loses its holds, which their next renewal reports",
+                token_order: "across clients, crashes, reboots, power cuts and clock steps; after \
+                              the file was deleted, as long as the wall clock has not gone back",
+                liveness: "a dead process's locks are free at once, after its lock-delay; a \
+                           stopped one's after its lease and lock-delay",
+                clock: "CLOCK_BOOTTIME of the machine; a reboot ends every hold",
+            },
+            limits: Limits {
+                min_lease: Duration::from_millis(50),
+                max_lease: Duration::from_secs(7 * 86_400),
+                lease_step: Duration::from_nanos(1),
+                max_name: MAX_NAME,
+            },
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn writer(&self) -> &Arc<Writer> {
+        &self.writer
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn info(&self) -> &StoreInfo {
+        &self.info
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
+        let (asked, pid) = (claim.clone(), self.pid);
+        let step = move |tx: &mut Tx<'_>| run_claim(tx, &asked, pid);
+        let (reply, ahead) = self.writer.call(Route::Inline, step).await?;
+        if !ahead.is_empty() {
+            self.deaths.watch(claim.request, &ahead);
+        }
+        Ok(reply)
+    }
+
+    fn wakes(&self, claim: &Claim) -> Wakes {
+        self.writer.bells().register(claim.request)
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
+        let renewals = renewals.to_vec();
+        let step = move |tx: &mut Tx<'_>| renewals.iter().map(|one| run_renewal(tx, one)).collect();
+        self.writer.call(Route::Thread, step).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
+        let hold = hold.clone();
+        let step = move |tx: &mut Tx<'_>| {
+            tx.mine.remove(&hold.request);
+            tx.on_name(&hold.name, |name| {
+                name.step(|state, now, seq, out| state.release(&hold, now, seq, out))
+            })
+        };
+        self.writer.call(Route::Inline, step).await
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let claim = claim.clone();
+        let step = move |tx: &mut Tx<'_>| {
+            tx.mine.remove(&claim.request);
+            tx.on_name(&claim.name, |name| {
+                name.step(|state, now, seq, out| state.withdraw(&claim, now, seq, out));
+            })
+        };
+        self.writer.call(Route::Inline, step).await
+    }
+
+    async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
+        let name = name.clone();
+        let step = move |tx: &mut Tx<'_>| {
+            tx.on_name(&name, |name| {
+                if name.state.check(seq, name.now).is_current() {
+                    name.bury_holders();
+                }
+                name.state.check(seq, name.now)
+            })
+        };
+        self.writer.call(Route::Inline, step).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        let prefix = prefix.to_owned();
+        let step = move |tx: &mut Tx<'_>| {
+            let rows = NameRow::in_use(tx.db, tx.path, tx.ns, &prefix)?;
+            let views = rows.into_iter().map(|row| tx.on_row(row, view));
+            views.filter_map(Step::transpose).collect()
+        };
+        self.writer.call(Route::Thread, step).await
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
+        let name = name.clone();
+        let step = move |tx: &mut Tx<'_>| tx.on_name(&name, view);
+        self.writer.call(Route::Inline, step).await
+    }
+
+    async fn events(&self, prefix: &str) -> Result<Events> {
+        let me = self.me;
+        self.writer.bells().listen();
+        let last = self
+            .writer
+            .call(Route::Inline, move |tx| events::subscribe(tx, me))
+            .await?;
+        let (sender, events) = Events::channel();
+        keeper::spawn(events::feed(
+            self.writer.clone(),
+            prefix.into(),
+            last,
+            sender,
+        ))?;
+        Ok(events)
+    }
+
+    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
+        let name = name.clone();
+        let step = move |tx: &mut Tx<'_>| {
+            tx.on_name(&name, |name| Evicted {
+                seqs: name.step(|state, now, numbers, out| state.evict(seq, now, numbers, out)),
+            })
+        };
+        self.writer.call(Route::Inline, step).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.writer
+            .call(Route::Thread, |tx| Ok(doctor::examine(tx)))
+            .await
+    }
+
+    fn operations(&self) -> u64 {
+        self.writer.transactions()
+    }
+
+    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
+        let path = self.writer.core().path.clone();
+        let floor = PairFloor::open(&path, self.me)?;
+        Ok(Some(Box::new(floor)))
+    }
+
+    async fn close(&self) -> Result<()> {
+        let me = self.me;
+        let ended = match self.writer.push(move |tx| end_own(tx, me)) {
+            Ok(ended) => ended,
+            // Closed before.
+            Err(_) => return Ok(()),
+        };
+        self.writer.drain();
+        let ended = ended.await;
+        if let Some(core) = self.writer.try_core().as_mut() {
+            core.tidy_at_close();
+        }
+        self.writer.close();
+        ended.unwrap_or(Ok(()))
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        let me = self.me;
+        // Closed before, or best effort: the lock of the session file goes with the process.
+        if self.writer.push(move |tx| end_own(tx, me)).is_ok() {
+            self.writer.drain();
+        }
+        self.writer.close();
+    }
+}
+
+/// A claim, and the processes whose death is worth another one.
+fn run_claim(tx: &mut Tx<'_>, claim: &Claim, pid: u32) -> Step<(ClaimReply, Vec<u32>)> {
+    let reply = tx.on_name(&claim.name, |name| -> Result<_> {
+        let mut reply = name.step(|state, now, seq, out| state.claim(claim, now, seq, out))?;
+        let waits =
+            |reply: &ClaimReply| matches!(reply, ClaimReply::Queued(_) | ClaimReply::Busy(_));
+        if waits(&reply) && name.bury_holders() {
+            reply = name.step(|state, now, seq, out| state.claim(claim, now, seq, out))?;
+            // The answer says it; no wake is needed.
+            name.out
+                .granted
+                .retain(|woken| woken.request != claim.request);
+        }
+        let ahead = match reply {
+            ClaimReply::Queued(_) => processes_ahead(name, claim, pid),
+            _ => Vec::new(),
+        };
+        Ok((reply, ahead))
+    })??;
+    match reply.0 {
+        ClaimReply::Granted(_) | ClaimReply::Queued(_) => {
+            tx.mine.insert(claim.request, claim.name.clone());
+        }
+        ClaimReply::Busy(_) | ClaimReply::Gone(_) => {
+            tx.mine.remove(&claim.request);
+        }
+    }
+    Ok(reply)
+}
+
+/// The next one ahead in the queue, or the holders for the head of it: if each waiter watches only
+/// these, a death wakes one and not all.
+fn processes_ahead(name: &Scope<'_>, claim: &Claim, pid: u32) -> Vec<u32> {
+    let entries = &name.state.entries;
+    let Some(own) = entries.iter().find(|e| e.request == claim.request) else {
+        return Vec::new();
+    };
+    let waits_before = |e: &&Entry| e.phase == Phase::Waiting && e.ticket < own.ticket;
+    let before = entries.iter().rfind(waits_before);
+    let mut pids: Vec<u32> = match before {
+        Some(waiter) => vec![waiter.client.pid],
+        None => {
+            let holders = entries.iter().filter(|e| e.seq().is_some());
+            holders.map(|e| e.client.pid).collect()
+        }
+    };
+    pids.sort_unstable();
+    pids.dedup();
+    pids.retain(|other| *other != pid);
+    pids
+}
+
+fn run_renewal(tx: &mut Tx<'_>, renewal: &Renewal) -> Step<RenewReply> {
+    let reply = tx.on_name(&renewal.hold.name, |name| {
+        name.step(|state, now, seq, out| state.renew(renewal, now, seq, out))
+    })?;
+    if let RenewReply::Lost(_) = reply {
+        tx.mine.remove(&renewal.hold.request);
+    }
+    Ok(reply)
+}
+
+/// What an operator sees of a name, without the dead.
+fn view(name: &mut Scope<'_>) -> Option<LockView> {
+    name.bury_all();
+    name.state.view(name.now)
+}
+
+/// Ends what this client still has at the store, as its holders would.
+fn end_own(tx: &mut Tx<'_>, me: ClientId) -> Step<()> {
+    events::unsubscribe(tx.db, me)?;
+    let mut names: Vec<Name> = tx.mine.values().cloned().collect();
+    names.sort();
+    names.dedup();
+    for name in names {
+        let ended = tx.on_name(&name, |name| {
+            let own = |e: &&Entry| e.client.id == me && e.phase != Phase::Delayed;
+            let left: Vec<Entry> = name.state.entries.iter().filter(own).cloned().collect();
+            for entry in left {
+                let claim = claim_of(&name.state.name, &entry);
+                name.step(|state, now, seq, out| state.withdraw(&claim, now, seq, out));
+            }
+        });
+        match ended {
+            // A damaged record of one name must not keep the others from being released.
+            Ok(()) | Err(Fail::Refused(_)) => {}
+            Err(Fail::Sql(error)) => return Err(Fail::Sql(error)),
+        }
+    }
+    tx.mine.clear();
+    Ok(())
+}
+
+fn claim_of(name: &Name, entry: &Entry) -> Claim {
+    Claim {
+        name: name.clone(),
+        request: entry.request,
+        owner: entry.owner.clone(),
+        client: entry.client.clone(),
+        units: entry.units,
+        limit: entry.limit,
+        lease: entry.lease,
+        lock_delay: entry.lock_delay,
+        label: entry.label.clone(),
+        value: entry.value.clone(),
+        queue: true,
+    }
+}

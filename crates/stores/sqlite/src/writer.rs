@@ -1,0 +1,384 @@
+//! Operations of many tasks in few transactions.
+//!
+//! Callers put their operations into a queue. Whoever finds the connection free takes it, runs all
+//! that is queued in one transaction and answers everybody: flat combining, and group commit. An
+//! uncontended operation so runs on its caller's thread without a switch. Nobody waits on a
+//! caller's thread: if another process is in a transaction, the queue passes to the writer thread,
+//! which waits for its turn.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use clinch_core::{ClientId, Clock, Result};
+use tokio::sync::{oneshot, watch};
+
+use crate::core::{Core, Counters, Done, Job, Jobs, NotBegun};
+use crate::error::{Fail, Step, closed, vanished};
+use crate::events;
+use crate::maintenance;
+use crate::tx::Tx;
+use crate::wakes::Bells;
+
+/// The most operations of one transaction: other processes want their turn.
+const GROUP: usize = 256;
+/// The most transactions in a row on a caller's thread.
+const ROUNDS: usize = 2;
+
+/// On which thread an operation runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// On the caller's, if the connection is free.
+    Inline,
+    /// On the writer thread: a slow disk must not stall the keeper.
+    Thread,
+}
+
+/// The queue in front of a store's connection.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    core: Mutex<Core>,
+    queue: Mutex<Queue>,
+    signal: Condvar,
+    thread_runs: AtomicBool,
+    closed: watch::Sender<bool>,
+    busy: Duration,
+    counters: Arc<Counters>,
+    bells: Arc<Bells>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Box<dyn Job>>,
+    /// The writer thread is to look at the jobs.
+    drain: bool,
+    /// The writer thread is to tidy up.
+    tidy: bool,
+    /// No more jobs are taken; the writer thread ends when it has run those that are left.
+    closed: bool,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Queue({} jobs)", self.jobs.len())
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(core: Core, busy: Duration, bells: Arc<Bells>) -> Self {
+        Self {
+            counters: core.counters.clone(),
+            core: Mutex::new(core),
+            queue: Mutex::default(),
+            signal: Condvar::new(),
+            thread_runs: AtomicBool::new(false),
+            closed: watch::Sender::new(false),
+            busy,
+            bells,
+        }
+    }
+
+    pub(crate) fn bells(&self) -> &Arc<Bells> {
+        &self.bells
+    }
+
+    /// Transactions so far.
+    pub(crate) fn transactions(&self) -> u64 {
+        self.counters.transactions.load(Ordering::Relaxed)
+    }
+
+    /// Runs a step in a transaction and waits for its commit.
+    ///
+    /// Dropping the future does not undo the step: it may run later, in the order of the calls.
+    pub(crate) async fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        route: Route,
+        step: impl FnMut(&mut Tx<'_>) -> Step<T> + Send + 'static,
+    ) -> Result<T> {
+        let answer = self.push(step)?;
+        match route {
+            Route::Thread => self.wake_thread(),
+            Route::Inline => {
+                let mut promise = Promise(Some(self));
+                Yield(false).await;
+                promise.0 = None;
+                self.drain();
+            }
+        }
+        answer.await.unwrap_or_else(|_| Err(vanished()))
+    }
+
+    /// Queues a step; somebody has to drain the queue then.
+    pub(crate) fn push<T: Send + 'static>(
+        &self,
+        step: impl FnMut(&mut Tx<'_>) -> Step<T> + Send + 'static,
+    ) -> Result<oneshot::Receiver<Result<T>>> {
+        let (sender, answer) = oneshot::channel();
+        let job = Call {
+            step,
+            reply: None,
+            sender,
+        };
+        let mut queue = self.queue();
+        if queue.closed {
+            return Err(closed());
+        }
+        queue.jobs.push_back(Box::new(job));
+        Ok(answer)
+    }
+
+    /// Runs what is queued on this thread, unless somebody else does or another process is busy.
+    pub(crate) fn drain(self: &Arc<Self>) {
+        for _ in 0..ROUNDS {
+            let mut core = match self.core.try_lock() {
+                Ok(core) => core,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                // Whoever has it looks at the queue again after letting go.
+                Err(TryLockError::WouldBlock) => return,
+            };
+            if !self.has_jobs() {
+                drop(core);
+                // A job may have come since, whose caller found the connection taken.
+                if self.has_jobs() {
+                    continue;
+                }
+                return;
+            }
+            match core.begin() {
+                Ok(()) => {
+                    let done = core.run(self.take());
+                    self.finish(core, done);
+                }
+                Err(NotBegun::Busy) => break,
+                Err(failed) => self.fail_all(core, failed),
+            }
+        }
+        if self.has_jobs() {
+            self.wake_thread();
+        }
+    }
+
+    /// Lets go of the connection, answers the callers and tells the others.
+    fn finish(self: &Arc<Self>, core: MutexGuard<'_, Core>, done: Done) {
+        let tidy = maintenance::is_due(&core);
+        drop(core);
+        for (job, outcome) in done.outcomes {
+            job.done(outcome);
+        }
+        for news in done.news {
+            for woken in news.woken {
+                self.bells.tell(woken);
+            }
+            for watcher in news.watchers {
+                if !self.bells.nudge(watcher) {
+                    self.check_watcher(watcher);
+                }
+            }
+        }
+        if tidy {
+            self.queue().tidy = true;
+            self.start_thread();
+            self.signal.notify_one();
+        }
+    }
+
+    /// Forgets a watcher that cannot be reached, if its session has ended.
+    fn check_watcher(self: &Arc<Self>, watcher: ClientId) {
+        let pushed = self.push(move |tx| match tx.sessions.is_gone(watcher) {
+            true => Ok(events::unsubscribe(tx.db, watcher)?),
+            false => Ok(()),
+        });
+        if pushed.is_ok() {
+            self.wake_thread();
+        }
+    }
+
+    fn fail_all(&self, core: MutexGuard<'_, Core>, reason: NotBegun) {
+        let jobs: Jobs = self.queue().jobs.drain(..).collect();
+        let error = core.not_begun(reason);
+        drop(core);
+        for job in jobs {
+            job.done(Err(error.clone()));
+        }
+    }
+
+    fn take(&self) -> Jobs {
+        let mut queue = self.queue();
+        let count = queue.jobs.len().min(GROUP);
+        queue.jobs.drain(..count).collect()
+    }
+
+    fn has_jobs(&self) -> bool {
+        !self.queue().jobs.is_empty()
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the connection.
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection, if nobody has it.
+    pub(crate) fn try_core(&self) -> Option<MutexGuard<'_, Core>> {
+        self.core.try_lock().ok()
+    }
+
+    /// Refuses new operations. Those that are queued still run.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.queue().closed = true;
+        self.closed.send_replace(true);
+        self.bells.close();
+        self.signal.notify_all();
+    }
+
+    /// Completes when the store has been closed.
+    pub(crate) async fn closed(&self) {
+        let mut closed = self.closed.subscribe();
+        // The sender lives as long as `self`.
+        let _ = closed.wait_for(|closed| *closed).await;
+    }
+
+    fn wake_thread(self: &Arc<Self>) {
+        self.queue().drain = true;
+        self.start_thread();
+        self.signal.notify_one();
+    }
+
+    /// Starts the writer thread with its first use: a short process never needs it.
+    fn start_thread(self: &Arc<Self>) {
+        if self.thread_runs.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let writer = self.clone();
+        let thread = std::thread::Builder::new().name("clinch-sqlite".into());
+        if let Err(error) = thread.spawn(move || writer.work()) {
+            self.thread_runs.store(false, Ordering::SeqCst);
+            tracing::error!(%error, "cannot start the writer thread");
+            // The operations must not wait for ever: run them here after all.
+            self.wait_and_run();
+        }
+    }
+
+    /// The writer thread.
+    fn work(self: Arc<Self>) {
+        loop {
+            let (drain, tidy) = {
+                let mut queue = self.queue();
+                while !(queue.drain || queue.tidy || queue.closed) {
+                    queue = self
+                        .signal
+                        .wait(queue)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+                if queue.closed && !queue.drain && queue.jobs.is_empty() {
+                    return;
+                }
+                let closed = queue.closed;
+                (
+                    std::mem::take(&mut queue.drain) || closed,
+                    std::mem::take(&mut queue.tidy),
+                )
+            };
+            if drain {
+                self.wait_and_run();
+            }
+            if tidy {
+                maintenance::tidy(&self);
+            }
+        }
+    }
+
+    /// Runs all that is queued, waiting for other processes as long as is allowed.
+    fn wait_and_run(self: &Arc<Self>) {
+        let clock = Clock::boot();
+        let mut since = clock.now();
+        let mut pause = Duration::from_micros(50);
+        while self.has_jobs() {
+            let mut core = self.core();
+            match core.begin() {
+                Ok(()) => {
+                    let done = core.run(self.take());
+                    self.finish(core, done);
+                    (since, pause) = (clock.now(), Duration::from_micros(50));
+                }
+                Err(NotBegun::Busy) if clock.now().since(since) < self.busy => {
+                    drop(core);
+                    std::thread::sleep(jitter(pause, clock.now().as_nanos()));
+                    pause = (pause * 2).min(Duration::from_millis(4));
+                }
+                Err(reason) => {
+                    self.fail_all(core, reason);
+                    since = clock.now();
+                }
+            }
+        }
+    }
+}
+
+/// Between half and all of a pause, by the low bits of the clock.
+fn jitter(pause: Duration, nanos: u64) -> Duration {
+    let part = u32::try_from(nanos % 512).unwrap_or_default();
+    pause / 2 + pause / 2 * part / 512
+}
+
+/// A caller that has queued its operation and not yet looked after it: if it goes away, the writer
+/// thread must.
+struct Promise<'a>(Option<&'a Arc<Writer>>);
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        if let Some(writer) = self.0 {
+            writer.wake_thread();
+        }
+    }
+}
+
+/// Lets the other tasks of this executor run once, so that their operations join the transaction.
+struct Yield(bool);
+
+impl Future for Yield {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.0 {
+            return Poll::Ready(());
+        }
+        self.0 = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// An operation with its caller.
+struct Call<T, F> {
+    step: F,
+    reply: Option<Result<T>>,
+    sender: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, F: FnMut(&mut Tx<'_>) -> Step<T> + Send> Job for Call<T, F> {
+    fn run(&mut self, tx: &mut Tx<'_>) -> Step<()> {
+        match (self.step)(tx) {
+            Ok(reply) => self.reply = Some(Ok(reply)),
+            Err(Fail::Refused(error)) => self.reply = Some(Err(error)),
+            Err(Fail::Sql(error)) => return Err(Fail::Sql(error)),
+        }
+        Ok(())
+    }
+
+    fn done(self: Box<Self>, outcome: Result<()>) {
+        let reply = match outcome {
+            Ok(()) => self.reply.unwrap_or_else(|| Err(vanished())),
+            Err(error) => Err(error),
+        };
+        // The caller may have gone.
+        let _ = self.sender.send(reply);
+    }
+}

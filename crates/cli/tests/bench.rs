@@ -1,6 +1,8 @@
 //! `clinch bench` from outside: it measures, says so in the documented fields, and cleans up.
 //! Speed is never asserted.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;

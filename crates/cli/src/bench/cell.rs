@@ -8,7 +8,7 @@ use std::time::Duration;
 use clinch::Result;
 use tokio::task::JoinSet;
 
-use super::hist::Spans;
+use super::hist::{Percentiles, Spans};
 use super::lab::{Halt, Lab};
 
 /// The most steps of one worker: nothing runs for ever.
@@ -43,9 +43,65 @@ impl Measured {
     }
 }
 
+/// Several rounds of one cell.
+#[derive(Debug, Default)]
+pub(super) struct Rounds(Vec<Measured>);
+
+impl Rounds {
+    pub(super) fn push(&mut self, round: Measured) {
+        self.0.push(round);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The rate of the round in the middle: a disturbance of one round does not show in it.
+    pub(super) fn rate(&self) -> f64 {
+        let mut rates: Vec<f64> = self.0.iter().map(|round| round.rate).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).copied().unwrap_or_default()
+    }
+
+    /// Operations for each step, on average.
+    pub(super) fn operations(&self) -> f64 {
+        let sum: f64 = self.0.iter().map(|round| round.operations).sum();
+        let rounds = u64::try_from(self.0.len()).unwrap_or(u64::MAX);
+        ratio(sum, to_f64(rounds)).unwrap_or_default()
+    }
+
+    /// Percentiles of all rounds together: a disturbance does show in these.
+    pub(super) fn percentiles(&self) -> Result<Percentiles> {
+        let mut spans = Spans::new()?;
+        for round in &self.0 {
+            spans.add(&round.spans)?;
+        }
+        Ok(spans.percentiles())
+    }
+}
+
 const WARM_UP: u8 = 0;
 const MEASURED: u8 = 1;
 const OVER: u8 = 2;
+
+/// How long a cell runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// Before it is measured.
+    pub(super) warm_up: Duration,
+    /// While it is measured.
+    pub(super) span: Duration,
+}
+
+impl Times {
+    /// For one of several rounds.
+    pub(super) fn share(self, rounds: u32) -> Self {
+        Self {
+            warm_up: self.warm_up / rounds,
+            span: self.span / rounds,
+        }
+    }
+}
 
 /// Tells the workers that it is over, also when the cell is dropped half-way.
 struct Phase(Arc<AtomicU8>);
@@ -57,14 +113,19 @@ impl Drop for Phase {
 }
 
 /// What one worker saw.
-struct Seen {
+struct Seen<W> {
+    worker: W,
     spans: Spans,
     /// All steps, with those of the warm-up.
     steps: u64,
 }
 
-/// Runs the workers through a warm-up and the measured time.
-pub(super) async fn run<W: Work>(lab: &Lab, workers: Vec<W>) -> Result<Measured, Halt> {
+/// Runs the workers through a warm-up and the measured time, and gives them back.
+pub(super) async fn run<W: Work>(
+    lab: &Lab,
+    times: Times,
+    workers: Vec<W>,
+) -> Result<(Measured, Vec<W>), Halt> {
     let phase = Phase(Arc::new(AtomicU8::new(WARM_UP)));
     let store = lab.clinch.store();
     let operations = store.operations();
@@ -72,10 +133,10 @@ pub(super) async fn run<W: Work>(lab: &Lab, workers: Vec<W>) -> Result<Measured,
     for worker in workers {
         tasks.spawn(work(worker, phase.0.clone()));
     }
-    lab.pause(lab.warm_up).await?;
+    lab.pause(times.warm_up).await?;
     let from = lab.clock.now();
     phase.0.store(MEASURED, Ordering::Release);
-    let outcome = lab.pause(lab.span).await;
+    let outcome = lab.pause(times.span).await;
     phase.0.store(OVER, Ordering::Release);
     let time = lab.clock.now().since(from);
     // Also after a signal: the workers release what they hold before they end.
@@ -87,15 +148,19 @@ pub(super) async fn run<W: Work>(lab: &Lab, workers: Vec<W>) -> Result<Measured,
     }
     let operations = to_f64(store.operations() - operations);
     let steps = to_f64(seen.iter().map(|one| one.steps).sum());
-    Ok(Measured {
+    let measured = Measured {
         rate: to_f64(spans.len()) / time.as_secs_f64().max(1e-9),
         counts: seen.iter().map(|one| one.spans.len()).collect(),
         spans,
         operations: ratio(operations, steps).unwrap_or_default(),
-    })
+    };
+    Ok((measured, seen.into_iter().map(|one| one.worker).collect()))
 }
 
-async fn join(lab: &Lab, mut tasks: JoinSet<Result<Seen>>) -> Result<Vec<Seen>, Halt> {
+async fn join<W: Work>(
+    lab: &Lab,
+    mut tasks: JoinSet<Result<Seen<W>>>,
+) -> Result<Vec<Seen<W>>, Halt> {
     let mut seen = Vec::with_capacity(tasks.len());
     let patience = lab.clock.sleep(PATIENCE);
     let mut patience = std::pin::pin!(patience);
@@ -114,7 +179,7 @@ async fn join(lab: &Lab, mut tasks: JoinSet<Result<Seen>>) -> Result<Vec<Seen>, 
     }
 }
 
-async fn work(mut worker: impl Work, phase: Arc<AtomicU8>) -> Result<Seen> {
+async fn work<W: Work>(mut worker: W, phase: Arc<AtomicU8>) -> Result<Seen<W>> {
     let mut spans = Spans::new()?;
     let mut steps = 0;
     while steps < MOST {
@@ -128,7 +193,11 @@ async fn work(mut worker: impl Work, phase: Arc<AtomicU8>) -> Result<Seen> {
         // A store that always answers at once must not starve the other workers.
         tokio::task::coop::consume_budget().await;
     }
-    Ok(Seen { spans, steps })
+    Ok(Seen {
+        worker,
+        spans,
+        steps,
+    })
 }
 
 /// `a` by `b`, where there is a `b`.

@@ -101,7 +101,7 @@ async fn one(lab: &Lab, report: &mut Report, tasks: u64, fair: bool) -> Result<(
         cell: cell.clone(),
         clock: lab.clock.clone(),
     });
-    let measured = cell::run(lab, rivals.collect()).await?;
+    let (measured, _) = cell::run(lab, lab.times, rivals.collect()).await?;
     let uncontended = report.uncontended_rate(1);
     report.contended.push(ContendedRow {
         tasks,

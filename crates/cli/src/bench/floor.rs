@@ -5,12 +5,11 @@ use std::time::Duration;
 use clinch::store::Floor;
 use clinch::{Clock, Result};
 
-use super::cell::{self, Work};
-use super::lab::{Halt, Lab};
-use super::report::{FloorRow, Report};
+use super::cell::Work;
+use super::lab::Lab;
 
 /// A worker with raw operations of its own.
-struct Raw {
+pub(super) struct Raw {
     floor: Box<dyn Floor>,
     key: u64,
     clock: Clock,
@@ -24,25 +23,15 @@ impl Work for Raw {
     }
 }
 
-/// Measures at 1, 8 and 64 workers.
-pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
-    for workers in super::WORKERS {
-        lab.progress.say(&format!("the floor, {workers} workers"));
-        let mut raw = Vec::new();
-        for key in 0..workers {
-            let Some(floor) = lab.clinch.store().floor().await? else {
-                report.skip("floor", "there is nothing below the lock on this store");
-                return Ok(());
-            };
-            let clock = lab.clock.clone();
-            raw.push(Raw { floor, key, clock });
-        }
-        let measured = cell::run(lab, raw).await?;
-        report.floor.push(FloorRow {
-            workers,
-            pairs_per_s: measured.rate,
-            latency: measured.spans.percentiles(),
-        });
+/// So many workers, each with raw operations of its own; `None` where the store has none.
+pub(super) async fn workers(lab: &Lab, count: u64) -> Result<Option<Vec<Raw>>> {
+    let mut workers = Vec::new();
+    for key in 0..count {
+        let Some(floor) = lab.clinch.store().floor().await? else {
+            return Ok(None);
+        };
+        let clock = lab.clock.clone();
+        workers.push(Raw { floor, key, clock });
     }
-    Ok(())
+    Ok(Some(workers))
 }

@@ -26,7 +26,7 @@ pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> 
         name: &lab.name("handover"),
         processes: 2,
         hold: HOLD,
-        span: lab.span * 2 + lab.warm_up,
+        span: lab.times.span * 2 + lab.times.warm_up,
         sample: false,
     };
     let short = child::run(lab, task).await?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clinch::{Clinch, Clock, Error};
 
 use super::args::Args;
+use super::cell::Times;
 use super::progress::Progress;
 use super::stop::Stop;
 
@@ -17,8 +18,8 @@ pub(super) struct Lab {
     pub(super) clock: Clock,
     pub(super) stop: Stop,
     pub(super) progress: Progress,
-    pub(super) span: Duration,
-    pub(super) warm_up: Duration,
+    /// How long a cell runs.
+    pub(super) times: Times,
     pub(super) quick: bool,
     /// Where other processes find the store.
     url: Option<String>,
@@ -55,8 +56,10 @@ impl Lab {
             clinch,
             stop,
             progress: Progress::new(),
-            span: args.span(),
-            warm_up: args.warm_up(),
+            times: Times {
+                warm_up: args.warm_up(),
+                span: args.span(),
+            },
             quick: args.quick,
             url: url.map(str::to_owned),
             namespace: namespace.map(str::to_owned),

@@ -4,7 +4,7 @@
 //! machine. Cells run one after the other, each with a warm-up:
 //!
 //! - [`cell`]: runs workers for a time and collects what they saw; [`hist`]: percentiles.
-//! - [`floor`], [`uncontended`], [`contended`]: tasks of this process.
+//! - [`pairs`]: [`floor`] and [`uncontended`] in turn; [`contended`]: one name, tasks of this process.
 //! - [`processes`], [`handover`]: other processes; [`child`] starts and talks to them, and
 //!   [`worker`] is what runs in them.
 //! - [`renewal`]: the price of holding; [`command`]: `clinch run` beside `flock`.
@@ -22,6 +22,7 @@ mod floor;
 mod handover;
 mod hist;
 mod lab;
+mod pairs;
 mod processes;
 mod progress;
 mod renewal;
@@ -40,9 +41,6 @@ use lab::{Halt, Lab};
 use report::Report;
 use stop::Stop;
 pub(crate) use worker::{Args as WorkerArgs, run as work};
-
-/// How many workers the cells have that compare the lock with the floor.
-const WORKERS: [u64; 3] = [1, 8, 64];
 
 /// Measures the store at `url` (the default store without one), prints the figures, and gives the
 /// exit status.
@@ -94,11 +92,8 @@ async fn measure(
 }
 
 async fn cells(args: &Args, lab: &Lab, report: &mut Report) -> Result<(), Halt> {
-    if args.wants(Cell::Floor) {
-        floor::measure(lab, report).await?;
-    }
-    if args.wants(Cell::Uncontended) {
-        uncontended::measure(lab, report).await?;
+    if args.wants(Cell::Floor) || args.wants(Cell::Uncontended) {
+        pairs::measure(args, lab, report).await?;
     }
     if args.wants(Cell::Contended) {
         contended::measure(lab, report).await?;

@@ -21,7 +21,7 @@ pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> 
         name: &lab.name("processes"),
         processes: PROCESSES,
         hold: std::time::Duration::ZERO,
-        span: lab.warm_up + lab.span,
+        span: lab.times.warm_up + lab.times.span,
         sample: false,
     };
     let outcome = child::run(lab, task).await?;
@@ -30,7 +30,7 @@ pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> 
 }
 
 fn row(lab: &Lab, report: &Report, outcome: &Outcome) -> Result<ProcessesRow, Halt> {
-    let from = (outcome.from + lab.warm_up).as_nanos();
+    let from = (outcome.from + lab.times.warm_up).as_nanos();
     let measured = from..outcome.until.as_nanos();
     let mut waits = Spans::new()?;
     let mut counts = vec![0_u64; outcome.seen.len()];
@@ -43,7 +43,7 @@ fn row(lab: &Lab, report: &Report, outcome: &Outcome) -> Result<ProcessesRow, Ha
             }
         }
     }
-    let rate = to_f64(waits.len()) / lab.span.as_secs_f64();
+    let rate = to_f64(waits.len()) / lab.times.span.as_secs_f64();
     let most = counts.iter().max().copied().unwrap_or_default();
     let fewest = counts.iter().min().copied().unwrap_or_default();
     let operations = outcome.seen.iter().map(|seen| seen.operations).sum();

@@ -1,4 +1,10 @@
 //! What becomes of the child and its children: signals, a lost lock, the death of clinch.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 mod common;
 

@@ -1,4 +1,10 @@
 //! The commands that print: shapes of `--json`, statuses, closed pipes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 mod common;
 

@@ -1,4 +1,10 @@
 //! `clinch run`: exit statuses, the child's environment, waiting.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 mod common;
 

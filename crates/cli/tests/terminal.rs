@@ -1,4 +1,10 @@
 //! On a terminal: the waiting line, keys, job control. The terminal is a pty.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 mod common;
 

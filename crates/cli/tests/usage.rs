@@ -1,4 +1,10 @@
 //! Bad input: one line that says what is wrong and what would be right, status 2, nothing changed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 mod common;
 
@@ -166,7 +172,7 @@ fn secrets_are_never_said() {
     }
     // Nor does a child find one in its environment.
     let mut run = s.clinch(&["run", "x", "--", "env"]);
-    let url = format!("memory:?password=s3cr3t");
+    let url = "memory:?password=s3cr3t";
     let output = run.env("CLINCH_STORE", url).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!said.contains("s3cr3t"), "{said}");

@@ -31,7 +31,8 @@ type Order = [u8; 9];
 /// clinch's end.
 #[derive(Debug)]
 pub(crate) struct Guardian {
-    orders: OwnedFd,
+    /// `None` once it has been let go.
+    orders: Option<OwnedFd>,
     pid: Pid,
 }
 
@@ -40,12 +41,18 @@ impl Guardian {
     pub(crate) fn start() -> io::Result<Self> {
         let (read_end, orders) = pipe_with(PipeFlags::CLOEXEC)?;
         let pid = fork::fork_into(|| guard(&read_end))?;
-        Ok(Self { orders, pid })
+        Ok(Self {
+            orders: Some(orders),
+            pid,
+        })
     }
 
     /// An end for the job, which sends its group before it becomes the command.
     pub(super) fn job_end(&self) -> io::Result<OwnedFd> {
-        self.orders.try_clone()
+        match &self.orders {
+            Some(orders) => orders.try_clone(),
+            None => Err(io::Error::other("the guardian has been let go")),
+        }
     }
 
     /// Moves the moment by which the job must be gone.
@@ -58,9 +65,14 @@ impl Guardian {
         self.order(DONE, 0);
     }
 
-    /// Dismisses the guardian and waits until it has gone.
-    pub(crate) fn dismiss(self) {
-        drop(self.orders);
+    /// Lets the guardian end, without waiting for it: there will be no other job.
+    pub(super) fn let_go(&mut self) {
+        self.orders = None;
+    }
+
+    /// Lets the guardian end, and waits until it has.
+    pub(crate) fn dismiss(mut self) {
+        self.let_go();
         while matches!(
             waitpid(Some(self.pid), WaitOptions::empty()),
             Err(Errno::INTR)
@@ -70,7 +82,9 @@ impl Guardian {
     fn order(&self, letter: u8, number: u64) {
         // Without a guardian (the kernel's out-of-memory killer?) the job is as well off as without
         // this module.
-        let _ = write(&self.orders, &encode(letter, number));
+        if let Some(orders) = &self.orders {
+            let _ = write(orders, &encode(letter, number));
+        }
     }
 }
 

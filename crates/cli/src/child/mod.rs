@@ -71,7 +71,12 @@ impl Supervisor {
         })
     }
 
-    /// Ends the guardian.
+    /// There will be no other job: the guardian may go while the lock is given up.
+    pub(crate) fn last_job_done(&mut self) {
+        self.guardian.let_go();
+    }
+
+    /// Waits until the guardian has gone.
     pub(crate) fn dismiss(self) {
         self.guardian.dismiss();
     }

@@ -43,6 +43,7 @@ async fn run(
     };
     let task = task(context, &guard, &args.command, args.job, &args.hold);
     let ended = supervisor.run(&guard, clinch.clock(), &task).await;
+    supervisor.last_job_done();
     let released = release(guard).await;
     match (ended?, released) {
         (Ended::Lost(reason), _) | (_, Some(ReleaseReply::WasLost(reason))) => {

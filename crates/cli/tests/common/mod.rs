@@ -1,6 +1,11 @@
 //! What the tests of the command share: a store of their own, processes that end with the test, and
 //! waiting for conditions instead of for time.
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a helper of tests fails the test"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -41,6 +41,8 @@ pub(crate) struct Counters {
     pub(crate) transactions: AtomicU64,
     /// Pages in the log after the last commit.
     pub(crate) pages: Arc<AtomicU32>,
+    /// Pages that the log had when it was last copied back.
+    pub(crate) copied: AtomicU32,
 }
 
 /// Everything that belongs to the connection.

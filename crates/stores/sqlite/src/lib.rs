@@ -26,6 +26,8 @@ mod schema;
 mod sequence;
 mod session;
 mod store;
+#[cfg(test)]
+mod tests;
 mod tx;
 mod wakes;
 mod writer;

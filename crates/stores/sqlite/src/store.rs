@@ -227,7 +227,7 @@ impl Store for SqliteStore {
     }
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let path = self.writer.core().path.clone();
+        let path = self.writer.with_core(|core| core.path.clone());
         let floor = PairFloor::open(&path, self.me)?;
         Ok(Some(Box::new(floor)))
     }
@@ -241,9 +241,7 @@ impl Store for SqliteStore {
         };
         self.writer.drain();
         let ended = ended.await;
-        if let Some(core) = self.writer.try_core().as_mut() {
-            core.tidy_at_close();
-        }
+        self.writer.with_core(Core::tidy_at_close);
         self.writer.close();
         ended.unwrap_or(Ok(()))
     }

@@ -99,13 +99,18 @@ impl Writer {
         route: Route,
         step: impl FnMut(&mut Tx<'_>) -> Step<T> + Send + 'static,
     ) -> Result<T> {
-        let answer = self.push(step)?;
+        let mut answer = self.push(step)?;
         match route {
             Route::Thread => self.wake_thread(),
             Route::Inline => {
                 let mut promise = Promise(Some(self));
                 Yield(false).await;
                 promise.0 = None;
+                // Somebody else's transaction may have taken it along: then the next one is not
+                // ours to start, and the operations queued meanwhile can gather.
+                if let Ok(reply) = answer.try_recv() {
+                    return reply;
+                }
                 self.drain();
             }
         }
@@ -179,8 +184,8 @@ impl Writer {
                 }
             }
         }
-        if tidy {
-            self.queue().tidy = true;
+        // Once is enough: a signal that nobody waits for is a system call all the same.
+        if tidy && !std::mem::replace(&mut self.queue().tidy, true) {
             self.start_thread();
             self.signal.notify_one();
         }
@@ -220,14 +225,18 @@ impl Writer {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the connection.
-    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Uses the connection for something else than the queue, waiting until it is free.
+    pub(crate) fn with_core<T>(self: &Arc<Self>, work: impl FnOnce(&mut Core) -> T) -> T {
+        let done = work(&mut self.core());
+        // Callers that found the connection taken rely on whoever had it.
+        if self.has_jobs() {
+            self.wake_thread();
+        }
+        done
     }
 
-    /// The connection, if nobody has it.
-    pub(crate) fn try_core(&self) -> Option<MutexGuard<'_, Core>> {
-        self.core.try_lock().ok()
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Refuses new operations. Those that are queued still run.

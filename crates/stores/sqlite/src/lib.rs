@@ -11,6 +11,7 @@
 //! name), `sequence` (numbers that never fall), then the side channels `session`, `wakes`, `deaths`.
 
 mod boot;
+mod cache;
 mod codec;
 mod config;
 mod core;

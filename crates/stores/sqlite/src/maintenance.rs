@@ -77,6 +77,8 @@ pub(crate) fn checkpoint(db: &rusqlite::Connection) {
 /// Removes names that nobody uses any more, and watchers that have died; a bounded number of them.
 pub(crate) fn reap(tx: &mut Tx<'_>) -> Step<()> {
     let now = tx.clock.now();
+    // Rows go behind its back.
+    tx.cache.clear();
     let after = sequence::number(tx.db, key::REAPED)?;
     let rows = NameRow::batch(tx.db, tx.path, column(after), REAP_BATCH)?;
     let mut next = rows.last().map_or(0, NameRow::id);
@@ -94,7 +96,7 @@ pub(crate) fn reap(tx: &mut Tx<'_>) -> Step<()> {
     sequence::set(tx.db, key::REAPED, next)?;
     for client in events::watchers(tx.db)? {
         if tx.sessions.is_gone(client) {
-            events::unsubscribe(tx.db, client)?;
+            events::unsubscribe(tx, client)?;
         }
     }
     tx.sessions.sweep();
@@ -119,12 +121,13 @@ impl<F: FnMut(&mut Tx<'_>) -> Step<()> + Send> Job for Own<F> {
 
 impl Core {
     /// Does on the way out what a process that lives longer does in the background.
-    pub(crate) fn tidy_at_close(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.reaped_at = BootTime::default();
         self.reap_if_due();
         if log_is_long(self) {
             checkpoint(self.connection());
         }
+        self.sessions.end(self.mine.is_empty());
     }
 
     fn reap_is_due(&self, now: BootTime) -> bool {

@@ -234,7 +234,20 @@ async fn nobody_watching_means_no_event_rows() {
     let events = a.store.events("").await.unwrap();
     b.granted(&b.mutex("m")).await;
     assert_eq!(rows(), 2);
+    let second = a.store.events("").await.unwrap();
     drop(events);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(rows(), 2);
+    drop(second);
+    for _ in 0..100 {
+        if rows() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(rows(), 0);
+    let _third = a.store.events("").await.unwrap();
+    assert_eq!(rows(), 1);
     a.store.close().await.unwrap();
     assert_eq!(rows(), 0);
 }
@@ -372,4 +385,40 @@ async fn one_refused_operation_does_not_fail_its_group() {
     assert_eq!(w.unwrap_err().kind(), ErrorKind::Mismatch);
     assert!(matches!(l.unwrap(), ClaimReply::Granted(_)));
     assert!(matches!(r.unwrap(), ClaimReply::Granted(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_by_claims_that_race_with_close() {
+    for _ in 0..30 {
+        let folder = Folder::new();
+        let (a, b) = (std::sync::Arc::new(folder.client()), folder.client());
+        let racing = (0..8).map(|n| {
+            let a = a.clone();
+            tokio::spawn(async move { a.store.claim(&a.mutex(&format!("n{n}"))).await.map(drop) })
+        });
+        let racing: Vec<_> = racing.collect();
+        soon(a.store.close()).await.unwrap();
+        for claim in racing {
+            if let Err(error) = soon(claim).await.unwrap() {
+                assert_eq!(error.kind(), ErrorKind::Closed);
+            }
+        }
+        assert!(b.store.list("").await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn close_waits_for_another_processs_transaction() {
+    let folder = Folder::new();
+    let (a, b) = (folder.client(), folder.client());
+    a.granted(&a.mutex("n")).await;
+    let other = rusqlite::Connection::open(folder.db()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let ending = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        other.execute_batch("COMMIT").unwrap();
+    };
+    let (closed, ()) = tokio::join!(soon(a.store.close()), ending);
+    closed.unwrap();
+    b.granted(&b.mutex("n")).await;
 }

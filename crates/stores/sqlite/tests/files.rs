@@ -147,7 +147,16 @@ async fn nothing_is_left_in_the_session_folder() {
         let _wakes = client.store.wakes(&claim);
         client.store.claim(&claim).await.unwrap();
     }
+    let files = |client: &Client| {
+        let id = client.identity.info().id.to_string();
+        let all = fs::read_dir(folder.0.join("locks.db.sessions")).unwrap();
+        all.map(|file| file.unwrap().file_name().into_string().unwrap())
+            .filter(|file| file.starts_with(&id))
+            .count()
+    };
+    assert_eq!(files(&closed), 2);
     closed.store.close().await.unwrap();
+    assert_eq!(files(&closed), 0);
     drop((closed, dropped));
     let left = fs::read_dir(folder.0.join("locks.db.sessions"))
         .unwrap()

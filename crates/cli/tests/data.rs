@@ -211,13 +211,14 @@ fn watch_ends_when_told() {
     let s = Sandbox::new();
     let ran = s.run(&["watch", "--for", "50ms"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
-    let mut watch = s.start(&["watch"]);
-    let mut line = String::new();
-    s.until("it watches", || {
+    let mut command = s.clinch(&["watch"]);
+    command.stdout(std::fs::File::create(s.path("events")).unwrap());
+    let watch = Proc(Some(command.spawn().unwrap()));
+    s.until("it has seen something", || {
         s.run(&["run", "x", "--", "true"]);
-        line = first_line(&mut watch);
-        !line.is_empty()
+        s.read("events").contains('\n')
     });
+    let line = s.read("events").lines().next().unwrap().to_owned();
     assert!(line.contains("x  ") && line.starts_with('+'), "{line}");
     watch.signal(Signal::INT);
     assert_eq!(watch.wait().code, 0);

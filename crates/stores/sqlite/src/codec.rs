@@ -11,10 +11,15 @@ use clinch_core::store::{Ending, Grant, Predecessor};
 use clinch_core::{BootTime, ClientId, ClientInfo, OwnerId, RequestId};
 
 /// Writes the compact form.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Encoder(Vec<u8>);
 
 impl Encoder {
+    /// With room for what a name usually remembers.
+    pub(crate) fn new() -> Self {
+        Self(Vec::with_capacity(1024))
+    }
+
     pub(crate) fn finish(self) -> Vec<u8> {
         self.0
     }

@@ -12,6 +12,7 @@ use clinch_core::{BootTime, Clock, Effect, Error, Name, RequestId, Result};
 use rusqlite::Connection;
 
 use crate::boot;
+use crate::cache::Cache;
 use crate::config::Config;
 use crate::error::{Fail, Step, is_busy, sql, wants_reopen};
 use crate::events;
@@ -41,6 +42,8 @@ pub(crate) struct Counters {
     pub(crate) transactions: AtomicU64,
     /// Pages in the log after the last commit.
     pub(crate) pages: Arc<AtomicU32>,
+    /// Pages that the log had when it was last copied back.
+    pub(crate) copied: AtomicU32,
 }
 
 /// Everything that belongs to the connection.
@@ -54,6 +57,7 @@ pub(crate) struct Core {
     pub(crate) numbers: Numbers,
     pub(crate) sessions: Sessions,
     pub(crate) mine: HashMap<RequestId, Name>,
+    cache: Cache,
     pub(crate) counters: Arc<Counters>,
     /// The connection failed in a way that a new one may repair.
     suspect: bool,
@@ -86,6 +90,7 @@ impl Core {
             numbers: Numbers::new(micros),
             sessions,
             mine: HashMap::new(),
+            cache: Cache::default(),
             counters,
             suspect: false,
             session_checked: Clock::boot().now(),
@@ -111,6 +116,7 @@ impl Core {
         let (db, file) = connect(&self.path, &self.counters)?;
         let failed = |error| sql(error, &self.path);
         (self.db, self.file, self.suspect) = (db, file, false);
+        self.cache = Cache::default();
         self.sessions.keep();
         if self.numbers.highest() > 0 {
             let floor = sequence::number(&self.db, key::FLOOR).map_err(failed)?;
@@ -177,7 +183,9 @@ impl Core {
         normal.map_err(|error| failed(self, error))
     }
 
-    fn roll_back(&self) {
+    fn roll_back(&mut self) {
+        // It may know of what is undone now.
+        self.cache.clear();
         // It fails where SQLite has rolled back by itself.
         if !self.db.is_autocommit() {
             let _ = self.execute("ROLLBACK");
@@ -257,6 +265,7 @@ impl Core {
     }
 
     fn steps(&mut self, jobs: &mut Jobs) -> rusqlite::Result<News> {
+        self.cache.refresh(&self.db)?;
         let mut tx = Tx {
             db: &self.db,
             path: &self.path,
@@ -264,6 +273,7 @@ impl Core {
             clock: &self.context.clock,
             sessions: &self.sessions,
             numbers: &mut self.numbers,
+            cache: &mut self.cache,
             mine: &mut self.mine,
             news: News::default(),
         };

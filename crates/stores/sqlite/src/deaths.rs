@@ -68,7 +68,7 @@ impl Deaths {
     }
 
     fn spawn(self: &Arc<Self>, process: OwnedFd, pid: u32) {
-        let deaths = Arc::downgrade(self);
+        let (deaths, closing) = (Arc::downgrade(self), self.bells.closing());
         let watching = keeper::spawn(async move {
             #[allow(
                 deprecated,
@@ -76,8 +76,9 @@ impl Deaths {
             )]
             let process = AsyncFd::with_interest(process, Interest::READABLE);
             if let Ok(process) = process {
-                // Readable means dead; a store that has gone in the meantime ends the watch too.
-                let _ = process.readable().await;
+                // Readable means dead.
+                let death = async { drop(process.readable().await) };
+                closing.or(death).await;
             }
             report(&deaths, pid);
         });

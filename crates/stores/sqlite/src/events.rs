@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::store::{Event, EventKind, EventSender};
-use clinch_core::{ClientId, Name, OwnerId, Token};
+use clinch_core::{ClientId, Clock, Name, OwnerId, Token};
 use rusqlite::{Connection, Row, params};
+use tokio::sync::watch;
 
 use crate::error::Step;
 use crate::rows::column;
@@ -22,7 +23,7 @@ pub(crate) fn write(tx: &mut Tx<'_>) -> rusqlite::Result<()> {
     if tx.news.events.is_empty() {
         return Ok(());
     }
-    tx.news.watchers = watchers(tx.db)?;
+    tx.news.watchers = tx.cache.watchers(|| watchers(tx.db))?;
     if tx.news.watchers.is_empty() {
         tx.news.events.clear();
         return Ok(());
@@ -56,7 +57,8 @@ pub(crate) fn watchers(db: &Connection) -> rusqlite::Result<Vec<ClientId>> {
 }
 
 /// Makes this client a watcher and returns the number of the last event so far.
-pub(crate) fn subscribe(tx: &Tx<'_>, me: ClientId) -> Step<i64> {
+pub(crate) fn subscribe(tx: &mut Tx<'_>, me: ClientId) -> Step<i64> {
+    tx.cache.clear();
     tx.db
         .prepare_cached("INSERT OR IGNORE INTO watchers (client) VALUES (?1)")?
         .execute([me.get().cast_signed()])?;
@@ -69,7 +71,9 @@ pub(crate) fn subscribe(tx: &Tx<'_>, me: ClientId) -> Step<i64> {
 }
 
 /// Ends a client's watch, and forgets the events once nobody watches.
-pub(crate) fn unsubscribe(db: &Connection, client: ClientId) -> rusqlite::Result<()> {
+pub(crate) fn unsubscribe(tx: &mut Tx<'_>, client: ClientId) -> rusqlite::Result<()> {
+    let db = tx.db;
+    tx.cache.clear();
     db.prepare_cached("DELETE FROM watchers WHERE client = ?1")?
         .execute([client.get().cast_signed()])?;
     if watchers(db)?.is_empty() {
@@ -114,29 +118,53 @@ fn event(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Event>> {
     }))
 }
 
-/// Passes events on until nobody listens or the store is closed. Runs on the keeper.
-pub(crate) async fn feed(writer: Arc<Writer>, prefix: Arc<str>, mut last: i64, to: EventSender) {
-    loop {
-        let wanted = prefix.clone();
-        let news = writer
-            .call(Route::Thread, move |tx| read(tx, &wanted, last))
-            .await;
-        match news {
-            Ok((newest, events)) => {
-                last = newest;
-                if events.into_iter().any(|event| !to.send(event)) {
-                    return;
+/// One stream of events.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) prefix: Arc<str>,
+    pub(crate) me: ClientId,
+    pub(crate) nudges: watch::Receiver<()>,
+    pub(crate) to: EventSender,
+}
+
+impl Feed {
+    /// Passes events on until nobody listens or the store is closed. Runs on the keeper.
+    pub(crate) async fn run(mut self, mut last: i64) {
+        let mut closing = self.writer.bells().closing();
+        loop {
+            let prefix = self.prefix.clone();
+            let step = move |tx: &mut Tx<'_>| read(tx, &prefix, last);
+            match self.writer.call(Route::Thread, step).await {
+                Ok((newest, events)) => {
+                    last = newest;
+                    if events.into_iter().any(|event| !self.to.send(event)) {
+                        break;
+                    }
                 }
+                Err(error) if error.is_temporary() => tracing::debug!(%error, "reading events"),
+                Err(_) => return,
             }
-            Err(error) if error.is_temporary() => tracing::debug!(%error, "reading events"),
-            Err(_) => return,
+            tokio::select! {
+                _ = self.nudges.changed() => {}
+                () = closing.wait() => return,
+                () = self.to.closed() => break,
+                // Only a poll: no deadline hangs on it.
+                () = Clock::boot().sleep(POLL) => {}
+            }
         }
-        tokio::select! {
-            () = writer.bells().nudged.notified() => {}
-            () = writer.closed() => return,
-            () = to.closed() => return,
-            // Only a poll: no deadline hangs on it.
-            () = clinch_core::Clock::boot().sleep(POLL) => {}
-        }
+        self.end().await;
+    }
+
+    /// The last stream of a client ends its watch.
+    async fn end(self) {
+        drop(self.nudges);
+        let (me, bells) = (self.me, self.writer.bells().clone());
+        let step = move |tx: &mut Tx<'_>| match bells.listeners() {
+            0 => Ok(unsubscribe(tx, me)?),
+            _ => Ok(()),
+        };
+        // An error means that the store is going, and its watch with it.
+        let _ = self.writer.call(Route::Thread, step).await;
     }
 }

@@ -11,6 +11,7 @@
 //! name), `sequence` (numbers that never fall), then the side channels `session`, `wakes`, `deaths`.
 
 mod boot;
+mod cache;
 mod codec;
 mod config;
 mod core;
@@ -26,6 +27,8 @@ mod schema;
 mod sequence;
 mod session;
 mod store;
+#[cfg(test)]
+mod tests;
 mod tx;
 mod wakes;
 mod writer;

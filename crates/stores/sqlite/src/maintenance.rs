@@ -18,7 +18,7 @@ use crate::writer::Writer;
 /// Pages in the log from which it is copied back to the main file, in the background.
 const LONG_LOG: u32 = 1000;
 /// Pages from which writers are held up for it: else a busy process would never let it end.
-const TOO_LONG_LOG: u32 = 8000;
+const TOO_LONG_LOG: u32 = 4 * LONG_LOG;
 /// How often idle names are searched for.
 const REAP_EVERY: Duration = Duration::from_secs(120);
 /// How many names one search looks at.
@@ -26,37 +26,44 @@ const REAP_BATCH: u32 = 500;
 
 /// Whether there is something to do for the writer thread.
 pub(crate) fn is_due(core: &Core) -> bool {
-    core.counters.pages.load(Ordering::Relaxed) >= LONG_LOG
-        || core.numbers.should_raise()
-        || core.reap_is_due(Clock::boot().now())
+    log_is_long(core) || core.numbers.should_raise() || core.reap_is_due(Clock::boot().now())
+}
+
+/// Whether the log has grown by a good part since it was last copied back. It starts anew only when
+/// all of it has been copied, which a busy process does not let happen by itself.
+fn log_is_long(core: &Core) -> bool {
+    let pages = core.counters.pages.load(Ordering::Relaxed);
+    let copied = core.counters.copied.load(Ordering::Relaxed);
+    // Fewer than were copied: it has started anew.
+    let since = pages.checked_sub(copied).unwrap_or(pages);
+    since >= LONG_LOG
 }
 
 /// Does what is due. On the writer thread.
 pub(crate) fn tidy(writer: &Arc<Writer>) {
-    let (path, pages) = {
-        let mut core = writer.core();
+    let path = writer.with_core(|core| {
         if core.numbers.should_raise() {
             // Busy or failed: the next grant that needs it tries again.
             let _ = core.raise_ceiling();
         }
         core.reap_if_due();
-        (
-            core.path.clone(),
-            core.counters.pages.load(Ordering::Relaxed),
-        )
-    };
-    if pages < LONG_LOG {
+        log_is_long(core).then(|| core.path.clone())
+    });
+    let Some(path) = path else {
         return;
-    }
+    };
     // On a connection of its own, so that operations go on meanwhile.
     if let Ok(db) = schema::open_raw(&path) {
         let _ = schema::tune(&db);
         checkpoint(&db);
     }
-    let core = writer.core();
-    if core.counters.pages.load(Ordering::Relaxed) >= TOO_LONG_LOG {
-        checkpoint(core.connection());
-    }
+    writer.with_core(|core| {
+        let pages = core.counters.pages.load(Ordering::Relaxed);
+        core.counters.copied.store(pages, Ordering::Relaxed);
+        if pages >= TOO_LONG_LOG {
+            checkpoint(core.connection());
+        }
+    });
 }
 
 /// Copies the log back. A passive one never waits for readers or writers.
@@ -70,6 +77,8 @@ pub(crate) fn checkpoint(db: &rusqlite::Connection) {
 /// Removes names that nobody uses any more, and watchers that have died; a bounded number of them.
 pub(crate) fn reap(tx: &mut Tx<'_>) -> Step<()> {
     let now = tx.clock.now();
+    // Rows go behind its back.
+    tx.cache.clear();
     let after = sequence::number(tx.db, key::REAPED)?;
     let rows = NameRow::batch(tx.db, tx.path, column(after), REAP_BATCH)?;
     let mut next = rows.last().map_or(0, NameRow::id);
@@ -87,7 +96,7 @@ pub(crate) fn reap(tx: &mut Tx<'_>) -> Step<()> {
     sequence::set(tx.db, key::REAPED, next)?;
     for client in events::watchers(tx.db)? {
         if tx.sessions.is_gone(client) {
-            events::unsubscribe(tx.db, client)?;
+            events::unsubscribe(tx, client)?;
         }
     }
     tx.sessions.sweep();
@@ -112,12 +121,13 @@ impl<F: FnMut(&mut Tx<'_>) -> Step<()> + Send> Job for Own<F> {
 
 impl Core {
     /// Does on the way out what a process that lives longer does in the background.
-    pub(crate) fn tidy_at_close(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.reaped_at = BootTime::default();
         self.reap_if_due();
-        if self.counters.pages.load(Ordering::Relaxed) >= LONG_LOG {
+        if log_is_long(self) {
             checkpoint(self.connection());
         }
+        self.sessions.end(self.mine.is_empty());
     }
 
     fn reap_is_due(&self, now: BootTime) -> bool {

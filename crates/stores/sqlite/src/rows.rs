@@ -22,7 +22,7 @@ pub(crate) struct NameRow {
     /// The state to be changed.
     pub(crate) state: NameState,
     blob: Vec<u8>,
-    waiters: Vec<(u64, Vec<u8>)>,
+    waiters: Queue,
 }
 
 impl NameRow {
@@ -131,11 +131,12 @@ impl NameRow {
         self.id.unwrap_or_default()
     }
 
-    /// Writes what has changed since it was loaded, and nothing if nothing has.
-    pub(crate) fn save(self, db: &Connection, ns: &str) -> Step<()> {
+    /// Writes what has changed since it was loaded or saved, and nothing if nothing has.
+    pub(crate) fn save(&mut self, db: &Connection, ns: &str) -> Step<()> {
         let blob = write_state(&self.state);
-        let waiting: Vec<&Entry> = waiting(&self.state).collect();
-        let counts_as_before = waiting.len() == self.waiters.len();
+        let queue = encode_waiters(&self.state);
+        let live = column(self.state.entries.len() as u64);
+        let waiting = column(queue.len() as u64);
         let id = match self.id {
             None if self.state.entries.is_empty() && self.state.ended.is_empty() => return Ok(()),
             None => {
@@ -144,25 +145,23 @@ impl NameRow {
                 db.prepare_cached(SQL)?.insert(params![
                     ns,
                     self.state.name.as_str(),
-                    column(self.state.entries.len() as u64),
-                    column(waiting.len() as u64),
+                    live,
+                    waiting,
                     blob
                 ])?
             }
-            Some(id) if blob == self.blob && counts_as_before => id,
+            Some(id) if blob == self.blob && queue.len() == self.waiters.len() => id,
             Some(id) => {
                 const SQL: &str =
                     "UPDATE names SET live = ?2, waiting = ?3, state = ?4 WHERE id = ?1";
-                db.prepare_cached(SQL)?.execute(params![
-                    id,
-                    column(self.state.entries.len() as u64),
-                    column(waiting.len() as u64),
-                    blob
-                ])?;
+                db.prepare_cached(SQL)?
+                    .execute(params![id, live, waiting, blob])?;
                 id
             }
         };
-        save_waiters(db, id, &self.waiters, &waiting)
+        save_waiters(db, id, &self.waiters, &queue)?;
+        (self.id, self.blob, self.waiters) = (Some(id), blob, queue);
+        Ok(())
     }
 
     /// Removes the name's rows.
@@ -177,30 +176,37 @@ impl NameRow {
     }
 }
 
-fn save_waiters(db: &Connection, id: i64, before: &[(u64, Vec<u8>)], after: &[&Entry]) -> Step<()> {
+/// The queue in ticket order: ticket and row.
+type Queue = Vec<(u64, Vec<u8>)>;
+
+fn save_waiters(db: &Connection, id: i64, before: &Queue, after: &Queue) -> Step<()> {
+    let find = |queue: &Queue, ticket| queue.binary_search_by_key(&ticket, |(t, _)| *t).ok();
     for (ticket, _) in before {
-        if !after.iter().any(|entry| entry.ticket == *ticket) {
+        if find(after, *ticket).is_none() {
             db.prepare_cached("DELETE FROM waiters WHERE id = ?1 AND ticket = ?2")?
                 .execute(params![id, column(*ticket)])?;
         }
     }
-    for entry in after {
-        let mut encoder = Encoder::default();
-        encoder.entry(entry);
-        let bytes = encoder.finish();
-        let same = |(ticket, old): &(u64, Vec<u8>)| *ticket == entry.ticket && *old == bytes;
-        if !before.iter().any(same) {
-            db.prepare_cached(
-                "INSERT OR REPLACE INTO waiters (id, ticket, entry) VALUES (?1, ?2, ?3)",
-            )?
-            .execute(params![id, column(entry.ticket), bytes])?;
+    for (ticket, bytes) in after {
+        let old = find(before, *ticket).and_then(|at| before.get(at));
+        if old.is_none_or(|(_, old)| old != bytes) {
+            const SQL: &str =
+                "INSERT OR REPLACE INTO waiters (id, ticket, entry) VALUES (?1, ?2, ?3)";
+            db.prepare_cached(SQL)?
+                .execute(params![id, column(*ticket), bytes])?;
         }
     }
     Ok(())
 }
 
-fn waiting(state: &NameState) -> impl Iterator<Item = &Entry> {
-    state.entries.iter().filter(|e| e.phase == Phase::Waiting)
+fn encode_waiters(state: &NameState) -> Queue {
+    let waiting = state.entries.iter().filter(|e| e.phase == Phase::Waiting);
+    let encode = |entry: &Entry| {
+        let mut encoder = Encoder::new();
+        encoder.entry(entry);
+        (entry.ticket, encoder.finish())
+    };
+    waiting.map(encode).collect()
 }
 
 /// A number as SQLite keeps it. Tickets and tokens never come near 63 bits.
@@ -210,7 +216,7 @@ pub(crate) fn column(n: u64) -> i64 {
 
 /// Everything but the queue.
 fn write_state(state: &NameState) -> Vec<u8> {
-    let mut encoder = Encoder::default();
+    let mut encoder = Encoder::new();
     encoder.byte(FORMAT);
     encoder.number(state.last_seq);
     encoder.number(state.ended.len() as u64);

@@ -14,7 +14,8 @@ use clinch_core::{ClientId, MAX_NAME, Name, Result, StoreUrl, keeper};
 use crate::config::Config;
 use crate::core::Core;
 use crate::deaths::Deaths;
-use crate::error::{Fail, Step};
+use crate::error::{Fail, Step, vanished};
+use crate::events::Feed;
 use crate::floor::PairFloor;
 use crate::rows::NameRow;
 use crate::sequence::{Micros, wall};
@@ -191,18 +192,23 @@ impl Store for SqliteStore {
 
     async fn events(&self, prefix: &str) -> Result<Events> {
         let me = self.me;
-        self.writer.bells().listen();
+        let bells = self.writer.bells();
+        bells.listen();
+        // Before the watch begins, so that no other stream that ends just now ends it.
+        let nudges = bells.nudges();
         let last = self
             .writer
             .call(Route::Inline, move |tx| events::subscribe(tx, me))
             .await?;
         let (sender, events) = Events::channel();
-        keeper::spawn(events::feed(
-            self.writer.clone(),
-            prefix.into(),
-            last,
-            sender,
-        ))?;
+        let feed = Feed {
+            writer: self.writer.clone(),
+            prefix: prefix.into(),
+            me,
+            nudges,
+            to: sender,
+        };
+        keeper::spawn(feed.run(last))?;
         Ok(events)
     }
 
@@ -227,36 +233,28 @@ impl Store for SqliteStore {
     }
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let path = self.writer.core().path.clone();
+        let path = self.writer.with_core(|core| core.path.clone());
         let floor = PairFloor::open(&path, self.me)?;
         Ok(Some(Box::new(floor)))
     }
 
     async fn close(&self) -> Result<()> {
         let me = self.me;
-        let ended = match self.writer.push(move |tx| end_own(tx, me)) {
-            Ok(ended) => ended,
-            // Closed before.
-            Err(_) => return Ok(()),
+        let Some(ended) = self.writer.close(move |tx| end_own(tx, me)) else {
+            return Ok(());
         };
-        self.writer.drain();
-        let ended = ended.await;
-        if let Some(core) = self.writer.try_core().as_mut() {
-            core.tidy_at_close();
-        }
-        self.writer.close();
-        ended.unwrap_or(Ok(()))
+        let ended = ended.await.unwrap_or_else(|_| Err(vanished()));
+        self.writer.with_core(Core::finish);
+        ended
     }
 }
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         let me = self.me;
-        // Closed before, or best effort: the lock of the session file goes with the process.
-        if self.writer.push(move |tx| end_own(tx, me)).is_ok() {
-            self.writer.drain();
-        }
-        self.writer.close();
+        // Best effort: if another process is busy now, the writer thread ends the claims, and the
+        // lock of the session file goes with the process in any case.
+        drop(self.writer.close(move |tx| end_own(tx, me)));
     }
 }
 
@@ -330,7 +328,7 @@ fn view(name: &mut Scope<'_>) -> Option<LockView> {
 
 /// Ends what this client still has at the store, as its holders would.
 fn end_own(tx: &mut Tx<'_>, me: ClientId) -> Step<()> {
-    events::unsubscribe(tx.db, me)?;
+    events::unsubscribe(tx, me)?;
     let mut names: Vec<Name> = tx.mine.values().cloned().collect();
     names.sort();
     names.dedup();

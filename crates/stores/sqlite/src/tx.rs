@@ -8,6 +8,7 @@ use clinch_core::store::Event;
 use clinch_core::{BootTime, ClientId, ClientInfo, Clock, Name, RequestId};
 use rusqlite::Connection;
 
+use crate::cache::Cache;
 use crate::error::Step;
 use crate::rows::NameRow;
 use crate::sequence::{self, Numbers, key};
@@ -22,6 +23,7 @@ pub(crate) struct Tx<'a> {
     pub(crate) clock: &'a Clock,
     pub(crate) sessions: &'a Sessions,
     pub(crate) numbers: &'a mut Numbers,
+    pub(crate) cache: &'a mut Cache,
     /// Claims of this client that may be at the store: what `close` has to end.
     pub(crate) mine: &'a mut HashMap<RequestId, Name>,
     /// What to tell after the commit.
@@ -59,7 +61,10 @@ impl Tx<'_> {
         name: &Name,
         step: impl FnOnce(&mut Scope<'_>) -> T,
     ) -> Step<T> {
-        let row = NameRow::load(self.db, self.path, self.ns, name)?;
+        let row = match self.cache.take(name) {
+            Some(row) => row,
+            None => NameRow::load(self.db, self.path, self.ns, name)?,
+        };
         self.on_row(row, step)
     }
 
@@ -85,6 +90,9 @@ impl Tx<'_> {
         scope.bury_granted();
         let out = scope.out;
         row.save(self.db, self.ns)?;
+        if !row.is_new() {
+            self.cache.put(row);
+        }
         self.news.woken.extend(out.granted);
         self.news.events.extend(out.events);
         Ok(reply)

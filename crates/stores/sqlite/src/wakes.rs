@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use clinch_core::machine::Woken;
 use clinch_core::store::{Wake, WakeSender, Wakes};
 use clinch_core::{ClientId, RequestId, keeper};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::codec::{Decoder, Encoder};
 use crate::session::door;
@@ -39,8 +39,8 @@ pub(crate) struct Bells {
     waiting: Mutex<HashMap<RequestId, WakeSender>>,
     sender: Mutex<Option<UnixDatagram>>,
     bound: Mutex<bool>,
-    /// There are new events.
-    pub(crate) nudged: Notify,
+    nudged: watch::Sender<()>,
+    closed: watch::Sender<bool>,
 }
 
 impl Bells {
@@ -53,7 +53,8 @@ impl Bells {
             waiting: Mutex::default(),
             sender: Mutex::default(),
             bound: Mutex::default(),
-            nudged: Notify::new(),
+            nudged: watch::Sender::new(()),
+            closed: watch::Sender::new(false),
         }
     }
 
@@ -96,10 +97,10 @@ impl Bells {
     fn bind(self: &Arc<Self>) -> io::Result<()> {
         let socket = UnixDatagram::bind(self.address(self.me))?;
         socket.set_nonblocking(true)?;
-        let bells = Arc::downgrade(self);
+        let (bells, closed) = (Arc::downgrade(self), self.closing());
         keeper::spawn(async move {
             match tokio::net::UnixDatagram::from_std(socket) {
-                Ok(socket) => listen(socket, bells).await,
+                Ok(socket) => closed.or(listen(socket, bells)).await,
                 Err(error) => tracing::warn!(%error, "cannot listen for wakes"),
             }
         })
@@ -135,7 +136,7 @@ impl Bells {
         if woken.client == self.me {
             return self.deliver(woken.request, Wake::Granted(woken.grant));
         }
-        let mut encoder = Encoder::default();
+        let mut encoder = Encoder::new();
         encoder.byte(GRANT);
         encoder.request(woken.request);
         encoder.grant(&woken.grant);
@@ -145,7 +146,7 @@ impl Bells {
     /// Tells a client that there are new events; `false` if it cannot be reached.
     pub(crate) fn nudge(&self, client: ClientId) -> bool {
         if client == self.me {
-            self.nudged.notify_one();
+            self.nudged.send_replace(());
             return true;
         }
         self.send(client, &[NUDGE])
@@ -172,11 +173,46 @@ impl Bells {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes whenever there are new events.
+    pub(crate) fn nudges(&self) -> watch::Receiver<()> {
+        self.nudged.subscribe()
+    }
+
+    /// How many streams of events are open.
+    pub(crate) fn listeners(&self) -> usize {
+        self.nudged.receiver_count()
+    }
+
+    /// Ends what runs in the background for this store.
+    pub(crate) fn closing(&self) -> Closing {
+        Closing(self.closed.subscribe())
+    }
+
     /// Ends every stream of wakes and removes the socket.
     pub(crate) fn close(&self) {
+        self.closed.send_replace(true);
         self.waiting().clear();
         // There is none if nobody waited.
         let _ = std::fs::remove_file(self.address(self.me));
+    }
+}
+
+/// The moment at which the store is closed.
+#[derive(Debug)]
+pub(crate) struct Closing(watch::Receiver<bool>);
+
+impl Closing {
+    /// Completes when the store has been closed or is gone.
+    pub(crate) async fn wait(&mut self) {
+        let _ = self.0.wait_for(|closed| *closed).await;
+    }
+
+    /// Runs a future until then.
+    pub(crate) async fn or(mut self, future: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.wait() => {}
+            () = future => {}
+        }
     }
 }
 
@@ -197,7 +233,9 @@ async fn listen(socket: tokio::net::UnixDatagram, bells: Weak<Bells>) {
                     bells.deliver(request, Wake::Granted(grant));
                 }
             }
-            Some(NUDGE) => bells.nudged.notify_one(),
+            Some(NUDGE) => {
+                bells.nudged.send_replace(());
+            }
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clinch_core::{ClientId, Clock, Result};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::core::{Core, Counters, Done, Job, Jobs, NotBegun};
 use crate::error::{Fail, Step, closed, vanished};
@@ -45,7 +45,6 @@ pub(crate) struct Writer {
     queue: Mutex<Queue>,
     signal: Condvar,
     thread_runs: AtomicBool,
-    closed: watch::Sender<bool>,
     busy: Duration,
     counters: Arc<Counters>,
     bells: Arc<Bells>,
@@ -62,6 +61,22 @@ struct Queue {
     closed: bool,
 }
 
+impl Queue {
+    fn add<T: Send + 'static>(
+        &mut self,
+        step: impl FnMut(&mut Tx<'_>) -> Step<T> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T>> {
+        let (sender, answer) = oneshot::channel();
+        let job = Call {
+            step,
+            reply: None,
+            sender,
+        };
+        self.jobs.push_back(Box::new(job));
+        answer
+    }
+}
+
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Queue({} jobs)", self.jobs.len())
@@ -76,7 +91,6 @@ impl Writer {
             queue: Mutex::default(),
             signal: Condvar::new(),
             thread_runs: AtomicBool::new(false),
-            closed: watch::Sender::new(false),
             busy,
             bells,
         }
@@ -99,13 +113,18 @@ impl Writer {
         route: Route,
         step: impl FnMut(&mut Tx<'_>) -> Step<T> + Send + 'static,
     ) -> Result<T> {
-        let answer = self.push(step)?;
+        let mut answer = self.push(step)?;
         match route {
             Route::Thread => self.wake_thread(),
             Route::Inline => {
                 let mut promise = Promise(Some(self));
                 Yield(false).await;
                 promise.0 = None;
+                // Somebody else's transaction may have taken it along: then the next one is not
+                // ours to start, and the operations queued meanwhile can gather.
+                if let Ok(reply) = answer.try_recv() {
+                    return reply;
+                }
                 self.drain();
             }
         }
@@ -117,18 +136,11 @@ impl Writer {
         &self,
         step: impl FnMut(&mut Tx<'_>) -> Step<T> + Send + 'static,
     ) -> Result<oneshot::Receiver<Result<T>>> {
-        let (sender, answer) = oneshot::channel();
-        let job = Call {
-            step,
-            reply: None,
-            sender,
-        };
         let mut queue = self.queue();
-        if queue.closed {
-            return Err(closed());
+        match queue.closed {
+            true => Err(closed()),
+            false => Ok(queue.add(step)),
         }
-        queue.jobs.push_back(Box::new(job));
-        Ok(answer)
     }
 
     /// Runs what is queued on this thread, unless somebody else does or another process is busy.
@@ -179,8 +191,8 @@ impl Writer {
                 }
             }
         }
-        if tidy {
-            self.queue().tidy = true;
+        // Once is enough: a signal that nobody waits for is a system call all the same.
+        if tidy && !std::mem::replace(&mut self.queue().tidy, true) {
             self.start_thread();
             self.signal.notify_one();
         }
@@ -189,7 +201,7 @@ impl Writer {
     /// Forgets a watcher that cannot be reached, if its session has ended.
     fn check_watcher(self: &Arc<Self>, watcher: ClientId) {
         let pushed = self.push(move |tx| match tx.sessions.is_gone(watcher) {
-            true => Ok(events::unsubscribe(tx.db, watcher)?),
+            true => Ok(events::unsubscribe(tx, watcher)?),
             false => Ok(()),
         });
         if pushed.is_ok() {
@@ -220,29 +232,38 @@ impl Writer {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the connection.
-    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+    /// Uses the connection for something else than the queue, waiting until it is free.
+    pub(crate) fn with_core<T>(self: &Arc<Self>, work: impl FnOnce(&mut Core) -> T) -> T {
+        let done = work(&mut self.core());
+        // Callers that found the connection taken rely on whoever had it.
+        if self.has_jobs() {
+            self.wake_thread();
+        }
+        done
+    }
+
+    fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection, if nobody has it.
-    pub(crate) fn try_core(&self) -> Option<MutexGuard<'_, Core>> {
-        self.core.try_lock().ok()
-    }
-
-    /// Refuses new operations. Those that are queued still run.
-    pub(crate) fn close(self: &Arc<Self>) {
-        self.queue().closed = true;
-        self.closed.send_replace(true);
+    /// Queues the last step, refuses all further ones and runs what can be run at once. `None` if
+    /// the store has been closed before.
+    pub(crate) fn close(
+        self: &Arc<Self>,
+        last: impl FnMut(&mut Tx<'_>) -> Step<()> + Send + 'static,
+    ) -> Option<oneshot::Receiver<Result<()>>> {
+        let answer = {
+            let mut queue = self.queue();
+            if queue.closed {
+                return None;
+            }
+            queue.closed = true;
+            queue.add(last)
+        };
         self.bells.close();
+        self.drain();
         self.signal.notify_all();
-    }
-
-    /// Completes when the store has been closed.
-    pub(crate) async fn closed(&self) {
-        let mut closed = self.closed.subscribe();
-        // The sender lives as long as `self`.
-        let _ = closed.wait_for(|closed| *closed).await;
+        Some(answer)
     }
 
     fn wake_thread(self: &Arc<Self>) {
@@ -278,6 +299,8 @@ impl Writer {
                         .unwrap_or_else(PoisonError::into_inner);
                 }
                 if queue.closed && !queue.drain && queue.jobs.is_empty() {
+                    // Still under the lock: whoever sets `drain` after this starts a new thread.
+                    self.thread_runs.store(false, Ordering::SeqCst);
                     return;
                 }
                 let closed = queue.closed;

@@ -1,0 +1,240 @@
+//! Which files are taken, which are refused, and that a refused one is left as it was.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use clinch_core::store::{Severity, Store};
+use clinch_core::{Clock, ErrorKind};
+use common::{Client, Folder, hold};
+
+fn refused(path: &Path) -> clinch_core::Error {
+    match Client::open(path, Clock::boot()) {
+        Ok(_) => panic!("{} was taken", path.display()),
+        Err(error) => error,
+    }
+}
+
+fn assert_untouched(path: &Path) {
+    let before = fs::read(path).unwrap();
+    let error = refused(path);
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains("untouched"), "{error}");
+    assert!(error.to_string().contains("another path"), "{error}");
+    assert_eq!(fs::read(path).unwrap(), before);
+    let files = fs::read_dir(path.parent().unwrap()).unwrap().count();
+    assert_eq!(files, 1, "something was made next to it");
+}
+
+#[test]
+fn garbage_is_refused_and_left_untouched() {
+    for content in [&b"hello"[..], &[0; 4096], b"SQLite format 3\0 and no more"] {
+        let folder = Folder::new();
+        fs::write(folder.db(), content).unwrap();
+        assert_untouched(&folder.db());
+    }
+}
+
+#[test]
+fn another_applications_database_is_refused_and_left_untouched() {
+    for mode in ["DELETE", "WAL"] {
+        let folder = Folder::new();
+        let db = rusqlite::Connection::open(folder.db()).unwrap();
+        db.execute_batch(&format!(
+            "PRAGMA journal_mode = {mode}; CREATE TABLE t (x);"
+        ))
+        .unwrap();
+        drop(db);
+        assert_untouched(&folder.db());
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_and_left_untouched() {
+    let folder = Folder::new();
+    drop(folder.client());
+    let db = rusqlite::Connection::open(folder.db()).unwrap();
+    db.execute_batch("PRAGMA user_version = 99; PRAGMA journal_mode = DELETE;")
+        .unwrap();
+    drop(db);
+    fs::remove_dir_all(folder.0.join("locks.db.sessions")).unwrap();
+    let error = refused(&folder.db());
+    assert!(error.to_string().contains("newer clinch"), "{error}");
+    assert_untouched(&folder.db());
+}
+
+#[tokio::test]
+async fn a_damaged_file_gives_corrupt_and_no_grant() {
+    let folder = Folder::new();
+    let client = folder.client();
+    let claim = client.mutex("a");
+    let grant = client.granted(&claim).await;
+    client.store.release(&hold(&claim, &grant)).await.unwrap();
+    client.store.close().await.unwrap();
+    drop(client);
+    let db = rusqlite::Connection::open(folder.db()).unwrap();
+    db.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA journal_mode = WAL;")
+        .unwrap();
+    drop(db);
+    let mut bytes = fs::read(folder.db()).unwrap();
+    bytes[4096..].fill(0x5a);
+    fs::write(folder.db(), &bytes).unwrap();
+    let error = match Client::open(&folder.db(), Clock::boot()) {
+        Ok(client) => client.store.claim(&client.mutex("a")).await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}
+
+#[test]
+fn folders_and_missing_folders_are_named() {
+    let folder = Folder::new();
+    let error = refused(&folder.0);
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("is a folder"), "{error}");
+    let error = refused(&folder.0.join("no/such/locks.db"));
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("no/such"), "{error}");
+    let error = refused(&folder.0.join("sub/.."));
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn an_empty_file_becomes_a_store() {
+    let folder = Folder::new();
+    fs::write(folder.db(), b"").unwrap();
+    drop(folder.client());
+    assert!(
+        fs::read(folder.db())
+            .unwrap()
+            .starts_with(b"SQLite format 3")
+    );
+}
+
+#[tokio::test]
+async fn everything_is_private_to_its_owner() {
+    let folder = Folder::new();
+    let client = folder.client();
+    client.granted(&client.mutex("a")).await;
+    let mode = |path: &str| fs::metadata(folder.0.join(path)).unwrap().mode() & 0o777;
+    for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
+        assert_eq!(mode(file), 0o600, "{file}");
+    }
+    assert_eq!(mode("locks.db.sessions"), 0o700);
+    let session = format!("locks.db.sessions/{}.lock", client.identity.info().id);
+    assert_eq!(mode(&session), 0o600);
+}
+
+#[tokio::test]
+async fn nothing_is_left_in_the_session_folder() {
+    let folder = Folder::new();
+    let (closed, dropped) = (folder.client(), folder.client());
+    for client in [&closed, &dropped] {
+        let claim = client.mutex("a");
+        let _wakes = client.store.wakes(&claim);
+        client.store.claim(&claim).await.unwrap();
+    }
+    let files = |client: &Client| {
+        let id = client.identity.info().id.to_string();
+        let all = fs::read_dir(folder.0.join("locks.db.sessions")).unwrap();
+        all.map(|file| file.unwrap().file_name().into_string().unwrap())
+            .filter(|file| file.starts_with(&id))
+            .count()
+    };
+    assert_eq!(files(&closed), 2);
+    closed.store.close().await.unwrap();
+    assert_eq!(files(&closed), 0);
+    drop((closed, dropped));
+    let left = fs::read_dir(folder.0.join("locks.db.sessions"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 0);
+}
+
+/// Runs as another user, when the test below starts it so.
+#[test]
+fn helper_that_opens_as_nobody() {
+    let Some(path) = std::env::var_os("CLINCH_TEST_DENIED") else {
+        return;
+    };
+    let error = refused(Path::new(&path));
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("run as the user"), "{error}");
+}
+
+#[test]
+fn a_file_of_another_user_is_denied_with_advice() {
+    let folder = Folder::new();
+    drop(folder.client());
+    if !rustix::process::geteuid().is_root() {
+        fs::set_permissions(folder.db(), fs::Permissions::from_mode(0o000)).unwrap();
+        assert_eq!(refused(&folder.db()).kind(), ErrorKind::Denied);
+        return;
+    }
+    // The test program must be in reach of the other user.
+    let program = folder.0.join("helper");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(program)
+        .args(["--exact", "helper_that_opens_as_nobody"])
+        .env("CLINCH_TEST_DENIED", folder.db())
+        .current_dir("/")
+        .uid(65_534)
+        .gid(65_534)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn the_doctor_finds_a_healthy_store_and_a_loose_mode() {
+    let folder = Folder::new();
+    let client = folder.client();
+    let findings = client.store.doctor().await.unwrap();
+    assert!(findings.len() >= 7);
+    assert!(
+        findings.iter().all(|f| f.severity == Severity::Ok),
+        "{findings:?}"
+    );
+    fs::set_permissions(folder.db(), fs::Permissions::from_mode(0o666)).unwrap();
+    let findings = client.store.doctor().await.unwrap();
+    let loose = findings
+        .iter()
+        .find(|f| f.subject == "permissions")
+        .unwrap();
+    assert_eq!(loose.severity, Severity::Warning);
+}
+
+#[tokio::test]
+async fn the_floor_runs_and_cleans_up() {
+    let folder = Folder::new();
+    let client = folder.client();
+    let mut floor = client.store.floor().await.unwrap().unwrap();
+    for key in 0..10 {
+        floor.pair(key).await.unwrap();
+    }
+    drop(floor);
+    let left: Vec<_> = fs::read_dir(&folder.0)
+        .unwrap()
+        .filter_map(|f| f.unwrap().file_name().into_string().ok())
+        .filter(|f| f.contains("floor"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}

@@ -238,5 +238,6 @@ fn the_longest_hold_is_kept() {
     let s = Sandbox::new();
     let ran = s.run(&["run", "--max-hold", "300ms", "x", "--", "sleep", "1000"]);
     assert_eq!(ran.code, 76, "{ran:?}");
+    assert!(ran.err.contains("longest time"), "{ran:?}");
     assert_eq!(s.list(), serde_json::json!([]));
 }

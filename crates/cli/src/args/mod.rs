@@ -86,6 +86,12 @@ pub(crate) enum Command {
     /// Look for settings of the store that would break a promise
     #[command(after_help = help::DOCTOR)]
     Doctor,
+    /// Measure this store
+    #[command(after_help = help::BENCH)]
+    Bench(crate::bench::Args),
+    /// What `bench` runs in other processes
+    #[command(hide = true)]
+    BenchWorker(crate::bench::WorkerArgs),
 }
 
 #[derive(Debug, Args)]

@@ -24,6 +24,8 @@ pub(crate) enum How {
 
 /// How often a try repeats a request whose reply was lost.
 const TRIES: u32 = 3;
+/// The time that a store has at least to answer a request, however short the wait for the lock.
+const REPLY: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Claims as asked; `None` when it is definitely not held within the time.
@@ -145,11 +147,13 @@ impl Engine {
         }
     }
 
-    /// For how long to wait for the reply to one request.
+    /// For how long to wait for the reply to one request. A short wait for the *lock* still leaves
+    /// the store time to say no: a caller would rather hear that late than "unknown" in time.
     fn patience(&self, how: How, now: BootTime) -> Duration {
+        let patience = self.settings.patience;
         match how {
-            How::Until(deadline) => self.settings.patience.min(deadline.since(now)),
-            How::Wait | How::Try => self.settings.patience,
+            How::Until(deadline) => patience.min(deadline.since(now).max(REPLY)),
+            How::Wait | How::Try => patience,
         }
     }
 }

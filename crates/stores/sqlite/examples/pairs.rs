@@ -46,6 +46,8 @@ fn main() -> Result<()> {
     single.block_on(short_lives(&url))?;
     single.block_on(store.close())?;
     drop(store);
+    println!("... and as the only one that has the file open:");
+    single.block_on(short_lives(&url))?;
     for end in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", file.display()));
     }

@@ -73,9 +73,13 @@ pub(crate) fn subscribe(tx: &mut Tx<'_>, me: ClientId) -> Step<i64> {
 /// Ends a client's watch, and forgets the events once nobody watches.
 pub(crate) fn unsubscribe(tx: &mut Tx<'_>, client: ClientId) -> rusqlite::Result<()> {
     let db = tx.db;
-    tx.cache.clear();
-    db.prepare_cached("DELETE FROM watchers WHERE client = ?1")?
+    let removed = db
+        .prepare_cached("DELETE FROM watchers WHERE client = ?1")?
         .execute([client.get().cast_signed()])?;
+    if removed == 0 {
+        return Ok(());
+    }
+    tx.cache.clear();
     if watchers(db)?.is_empty() {
         db.prepare_cached("DELETE FROM events")?.execute([])?;
     }

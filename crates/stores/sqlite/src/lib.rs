@@ -22,10 +22,12 @@ mod events;
 mod file;
 mod floor;
 mod maintenance;
+mod queue;
 mod rows;
 mod schema;
 mod sequence;
 mod session;
+mod steps;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -17,8 +17,12 @@ use crate::writer::Writer;
 
 /// Pages in the log from which it is copied back to the main file, in the background.
 const LONG_LOG: u32 = 1000;
+/// Pages from which a process that ends copies it back.
+const SHORT_LOG: u32 = 200;
 /// Pages from which writers are held up for it: else a busy process would never let it end.
 const TOO_LONG_LOG: u32 = 4 * LONG_LOG;
+/// How long that waits for the transactions of other processes.
+const RESTART_WAIT: Duration = Duration::from_millis(200);
 /// How often idle names are searched for.
 const REAP_EVERY: Duration = Duration::from_secs(120);
 /// How many names one search looks at.
@@ -41,36 +45,47 @@ fn log_is_long(core: &Core) -> bool {
 
 /// Does what is due. On the writer thread.
 pub(crate) fn tidy(writer: &Arc<Writer>) {
-    let path = writer.with_core(|core| {
+    let due = writer.with_core(|core| {
         if core.numbers.should_raise() {
             // Busy or failed: the next grant that needs it tries again.
             let _ = core.raise_ceiling();
         }
         core.reap_if_due();
-        log_is_long(core).then(|| core.path.clone())
+        let long = log_is_long(core);
+        if long {
+            let pages = core.counters.pages.load(Ordering::Relaxed);
+            core.counters.copied.store(pages, Ordering::Relaxed);
+        }
+        long.then(|| core.path.clone())
     });
-    let Some(path) = path else {
+    let Some(path) = due else {
         return;
     };
     // On a connection of its own, so that operations go on meanwhile.
     if let Ok(db) = schema::open_raw(&path) {
         let _ = schema::tune(&db);
-        checkpoint(&db);
-    }
-    writer.with_core(|core| {
-        let pages = core.counters.pages.load(Ordering::Relaxed);
-        core.counters.copied.store(pages, Ordering::Relaxed);
-        if pages >= TOO_LONG_LOG {
-            checkpoint(core.connection());
+        // One process does it for all: the others find it at work, or the log short again.
+        if checkpoint(&db, "PASSIVE").is_some_and(|pages| pages >= TOO_LONG_LOG) {
+            // Little is left to copy, so it does not take long.
+            let _ = db.busy_timeout(RESTART_WAIT);
+            checkpoint(&db, "RESTART");
         }
-    });
+    }
 }
 
-/// Copies the log back. A passive one never waits for readers or writers.
-pub(crate) fn checkpoint(db: &rusqlite::Connection) {
-    let done = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-    if let Err(error) = done {
-        tracing::debug!(%error, "checkpoint");
+/// Copies the log back. A passive one never waits; a restarting one holds up other writers until
+/// all is copied, so that the log starts anew. Returns the pages of the log, unless another process
+/// is at it.
+fn checkpoint(db: &rusqlite::Connection, mode: &str) -> Option<u32> {
+    let sql = format!("PRAGMA wal_checkpoint({mode})");
+    let done = db.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?)));
+    match done {
+        Ok((0, pages)) => Some(pages),
+        Ok(_) => None,
+        Err(error) => {
+            tracing::debug!(%error, "checkpoint");
+            None
+        }
     }
 }
 
@@ -124,8 +139,10 @@ impl Core {
     pub(crate) fn finish(&mut self) {
         self.reaped_at = BootTime::default();
         self.reap_if_due();
-        if log_is_long(self) {
-            checkpoint(self.connection());
+        // Whoever comes next reads the whole log, if nobody has the file open until then; and what
+        // was copied is forgotten with the last process, unless the log is cut.
+        if self.counters.pages.load(Ordering::Relaxed) >= SHORT_LOG {
+            checkpoint(self.connection(), "TRUNCATE");
         }
         self.sessions.end(self.mine.is_empty());
     }

@@ -81,12 +81,13 @@ pub(crate) fn connect(path: &Path) -> Result<Connection> {
     connection
         .busy_timeout(std::time::Duration::from_secs(5))
         .map_err(failed)?;
-    let (application, version) = identity(&connection).map_err(failed)?;
-    match (application, version) {
-        (APPLICATION_ID, VERSION) => {}
-        (0, 0) => create(&connection, path)?,
-        (APPLICATION_ID, newer) => return Err(too_new(path, newer)),
-        _ => return Err(corrupt(path, "it belongs to another application")),
+    // The mark before the version: another process may be making the file, and sets both at once.
+    if pragma(&connection, "application_id").map_err(failed)? != APPLICATION_ID {
+        create(&connection, path)?;
+    }
+    let version = pragma(&connection, "user_version").map_err(failed)?;
+    if version != VERSION {
+        return Err(too_new(path, version));
     }
     tune(&connection).map_err(failed)?;
     connection
@@ -131,9 +132,8 @@ pub(crate) fn too_new(path: &Path, version: i32) -> Error {
     .with_advice("upgrade clinch, or give another path")
 }
 
-fn identity(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
-    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
-    Ok((pragma("application_id")?, pragma("user_version")?))
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
 /// Makes the tables. The header is written in rollback mode before the log is switched on, so that
@@ -143,7 +143,7 @@ fn create(connection: &Connection, path: &Path) -> Result<()> {
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Exclusive).map_err(failed)?;
     // Another process may have made them while we waited.
-    if identity(&transaction).map_err(failed)? == (0, 0) {
+    if pragma(&transaction, "application_id").map_err(failed)? != APPLICATION_ID {
         let tables: i64 = transaction
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
             .map_err(failed)?;

@@ -123,9 +123,10 @@ impl Sessions {
 
     /// Removes what a dead client left in the folder.
     fn remove(&self, client: ClientId) {
-        // Somebody else may have been faster.
-        let _ = fs::remove_file(lock_file(&self.folder, client));
+        // Somebody else may have been faster. The socket first: a lock file shows that there is
+        // something to remove.
         let _ = fs::remove_file(door(&self.folder, client));
+        let _ = fs::remove_file(lock_file(&self.folder, client));
     }
 
     /// The session files that nobody locks any more, held so that none comes to life meanwhile.
@@ -158,7 +159,7 @@ impl Sessions {
     /// unlocked, because claims of this client may be left.
     pub(crate) fn end(&mut self, tidy: bool) {
         open_here().remove(&self.me.id);
-        if tidy {
+        if tidy && !self.locked.is_empty() {
             self.remove(self.me.id);
         }
         self.locked.clear();

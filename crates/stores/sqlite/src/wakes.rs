@@ -191,9 +191,8 @@ impl Bells {
     /// Ends every stream of wakes and removes the socket.
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
+        // The socket goes with the session file.
         self.waiting().clear();
-        // There is none if nobody waited.
-        let _ = std::fs::remove_file(self.address(self.me));
     }
 }
 

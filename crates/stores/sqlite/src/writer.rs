@@ -6,21 +6,18 @@
 //! caller's thread: if another process is in a transaction, the queue passes to the writer thread,
 //! which waits for its turn.
 
-use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clinch_core::{ClientId, Clock, Result};
 use tokio::sync::oneshot;
 
-use crate::core::{Core, Counters, Done, Job, Jobs, NotBegun};
-use crate::error::{Fail, Step, closed, vanished};
+use crate::core::{Core, Counters, Done, Jobs, NotBegun};
+use crate::error::{Step, closed, vanished};
 use crate::events;
 use crate::maintenance;
+use crate::queue::{Queue, Yield};
 use crate::tx::Tx;
 use crate::wakes::Bells;
 
@@ -48,39 +45,6 @@ pub(crate) struct Writer {
     busy: Duration,
     counters: Arc<Counters>,
     bells: Arc<Bells>,
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Box<dyn Job>>,
-    /// The writer thread is to look at the jobs.
-    drain: bool,
-    /// The writer thread is to tidy up.
-    tidy: bool,
-    /// No more jobs are taken; the writer thread ends when it has run those that are left.
-    closed: bool,
-}
-
-impl Queue {
-    fn add<T: Send + 'static>(
-        &mut self,
-        step: impl FnMut(&mut Tx<'_>) -> Step<T> + Send + 'static,
-    ) -> oneshot::Receiver<Result<T>> {
-        let (sender, answer) = oneshot::channel();
-        let job = Call {
-            step,
-            reply: None,
-            sender,
-        };
-        self.jobs.push_back(Box::new(job));
-        answer
-    }
-}
-
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Queue({} jobs)", self.jobs.len())
-    }
 }
 
 impl Writer {
@@ -118,7 +82,7 @@ impl Writer {
             Route::Thread => self.wake_thread(),
             Route::Inline => {
                 let mut promise = Promise(Some(self));
-                Yield(false).await;
+                Yield::default().await;
                 promise.0 = None;
                 // Somebody else's transaction may have taken it along: then the next one is not
                 // ours to start, and the operations queued meanwhile can gather.
@@ -360,48 +324,5 @@ impl Drop for Promise<'_> {
         if let Some(writer) = self.0 {
             writer.wake_thread();
         }
-    }
-}
-
-/// Lets the other tasks of this executor run once, so that their operations join the transaction.
-struct Yield(bool);
-
-impl Future for Yield {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.0 {
-            return Poll::Ready(());
-        }
-        self.0 = true;
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
-/// An operation with its caller.
-struct Call<T, F> {
-    step: F,
-    reply: Option<Result<T>>,
-    sender: oneshot::Sender<Result<T>>,
-}
-
-impl<T: Send, F: FnMut(&mut Tx<'_>) -> Step<T> + Send> Job for Call<T, F> {
-    fn run(&mut self, tx: &mut Tx<'_>) -> Step<()> {
-        match (self.step)(tx) {
-            Ok(reply) => self.reply = Some(Ok(reply)),
-            Err(Fail::Refused(error)) => self.reply = Some(Err(error)),
-            Err(Fail::Sql(error)) => return Err(Fail::Sql(error)),
-        }
-        Ok(())
-    }
-
-    fn done(self: Box<Self>, outcome: Result<()>) {
-        let reply = match outcome {
-            Ok(()) => self.reply.unwrap_or_else(|| Err(vanished())),
-            Err(error) => Err(error),
-        };
-        // The caller may have gone.
-        let _ = self.sender.send(reply);
     }
 }

@@ -1,0 +1,92 @@
+//! Operations that wait for a transaction.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use clinch_core::Result;
+use tokio::sync::oneshot;
+
+use crate::core::Job;
+use crate::error::{Fail, Step, vanished};
+use crate::tx::Tx;
+
+/// What is waiting, and what the writer thread is to do.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) jobs: VecDeque<Box<dyn Job>>,
+    /// The writer thread is to look at the jobs.
+    pub(crate) drain: bool,
+    /// The writer thread is to tidy up.
+    pub(crate) tidy: bool,
+    /// No more jobs are taken; the writer thread ends when it has run those that are left.
+    pub(crate) closed: bool,
+}
+
+impl Queue {
+    /// Puts an operation at the end.
+    pub(crate) fn add<T: Send + 'static>(
+        &mut self,
+        step: impl FnMut(&mut Tx<'_>) -> Step<T> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T>> {
+        let (sender, answer) = oneshot::channel();
+        let job = Call {
+            step,
+            reply: None,
+            sender,
+        };
+        self.jobs.push_back(Box::new(job));
+        answer
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Queue({} jobs)", self.jobs.len())
+    }
+}
+
+/// An operation with its caller.
+struct Call<T, F> {
+    step: F,
+    reply: Option<Result<T>>,
+    sender: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, F: FnMut(&mut Tx<'_>) -> Step<T> + Send> Job for Call<T, F> {
+    fn run(&mut self, tx: &mut Tx<'_>) -> Step<()> {
+        match (self.step)(tx) {
+            Ok(reply) => self.reply = Some(Ok(reply)),
+            Err(Fail::Refused(error)) => self.reply = Some(Err(error)),
+            Err(Fail::Sql(error)) => return Err(Fail::Sql(error)),
+        }
+        Ok(())
+    }
+
+    fn done(self: Box<Self>, outcome: Result<()>) {
+        let reply = match outcome {
+            Ok(()) => self.reply.unwrap_or_else(|| Err(vanished())),
+            Err(error) => Err(error),
+        };
+        // The caller may have gone.
+        let _ = self.sender.send(reply);
+    }
+}
+
+/// Lets the other tasks of this executor run once, so that their operations join the transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Yield(bool);
+
+impl Future for Yield {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.0 {
+            return Poll::Ready(());
+        }
+        self.0 = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -140,7 +140,7 @@ fn evict_breaks_the_hold_that_is_meant() {
         s.run(&["evict", "x", "--yes", "--json"]).json(),
         json!({ "name": "x", "evicted": [] })
     );
-    let job = s.start_job(&["--lease", "600ms", "x"], "ready; exec sleep 1000");
+    let job = s.start_job(&["--lease", "3s", "x"], "ready; exec sleep 1000");
     let refused = s.run(&["evict", "x"]);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("--yes"), "{refused:?}");

@@ -35,6 +35,7 @@ fn keys(value: &Value) -> Vec<&str> {
 #[test]
 fn watch_prints_each_event() {
     let s = Sandbox::new();
+    s.list();
     let mut watch = s.start(&["watch", "p/", "--json", "--count", "4"]);
     // Nobody tells when watching has begun: give it something to see until it has seen enough.
     s.until("it has seen enough", || {
@@ -73,6 +74,7 @@ fn watch_ends_when_told() {
     let s = Sandbox::new();
     let ran = s.run(&["watch", "--for", "50ms"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
+    s.list();
     let mut command = s.clinch(&["watch"]);
     command.stdout(std::fs::File::create(s.path("events")).unwrap());
     let watch = Proc(Some(command.spawn().unwrap()));
@@ -131,7 +133,7 @@ fn hold_can_end_with_its_input() {
 #[test]
 fn hold_says_that_it_was_lost() {
     let s = Sandbox::new();
-    let mut hold = s.start(&["hold", "x", "--lease", "300ms", "--json"]);
+    let mut hold = s.start(&["hold", "x", "--lease", "3s", "--json"]);
     first_line(&mut hold);
     assert_eq!(s.run(&["evict", "x", "--yes"]).code, 0);
     let ran = hold.wait();

@@ -90,8 +90,12 @@ impl Renewer {
         let mut schedule = self.lock();
         let mut taken = Vec::new();
         while let Some(entry) = schedule.due.first_entry() {
-            // A little early is fine, and makes batches of holds that were granted in a row.
-            let early = entry.get().lease / 12;
+            // A little early is fine, and makes batches of holds that were granted in a row. After
+            // a failure it is not: the pause is there to spare a store that cannot be reached.
+            let early = match entry.get().is_suspect() {
+                true => Duration::ZERO,
+                false => entry.get().lease / 12,
+            };
             if entry.key().0 > now + early {
                 break;
             }

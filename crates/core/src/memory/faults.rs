@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::injected;
-use crate::{Clock, Effect, Result};
+use crate::{Clock, Effect, Error, ErrorKind, Result};
 
 /// The requests that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,11 +89,19 @@ impl Faults {
         self.drop_wakes.store(drop, Ordering::SeqCst);
     }
 
-    pub(super) fn drops_wakes(&self) -> bool {
+    /// Whether wakes are lost at present.
+    pub fn drops_wakes(&self) -> bool {
         self.drop_wakes.load(Ordering::SeqCst)
     }
 
-    pub(super) fn take(&self, op: Op) -> Option<Fault> {
+    /// Whether every request fails at present.
+    pub fn is_cut(&self) -> bool {
+        let always = self.always.lock().unwrap_or_else(PoisonError::into_inner);
+        *always == Some(Fault::ErrorBefore)
+    }
+
+    /// Uses up the fault of the next request of this kind: for stores that inject faults.
+    pub fn take(&self, op: Op) -> Option<Fault> {
         let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
         match queued.get_mut(&op) {
             Some(faults) if !faults.is_empty() => Some(faults.remove(0)),
@@ -103,26 +110,35 @@ impl Faults {
     }
 }
 
-pub(super) async fn before(fault: &Option<Fault>, clock: &Clock) -> Result<()> {
-    match fault {
-        Some(Fault::ErrorBefore) => Err(injected("the connection was refused")),
-        Some(Fault::DelayBefore(span)) => {
-            clock.sleep(*span).await;
-            Ok(())
+impl Fault {
+    /// What goes wrong before the request takes effect.
+    pub async fn before(self, clock: &Clock) -> Result<()> {
+        match self {
+            Self::ErrorBefore => Err(injected("the connection was refused")),
+            Self::DelayBefore(span) => {
+                clock.sleep(span).await;
+                Ok(())
+            }
+            Self::HangBefore => std::future::pending().await,
+            Self::ReplyLost | Self::DelayAfter(_) | Self::HangAfter => Ok(()),
         }
-        Some(Fault::HangBefore) => std::future::pending().await,
-        _ => Ok(()),
+    }
+
+    /// What goes wrong after the request has taken effect.
+    pub async fn after(self, clock: &Clock) -> Result<()> {
+        match self {
+            Self::ReplyLost => Err(injected("the reply was lost").with_effect(Effect::Possible)),
+            Self::DelayAfter(span) => {
+                clock.sleep(span).await;
+                Ok(())
+            }
+            Self::HangAfter => std::future::pending().await,
+            Self::ErrorBefore | Self::DelayBefore(_) | Self::HangBefore => Ok(()),
+        }
     }
 }
 
-pub(super) async fn after(fault: &Option<Fault>, clock: &Clock) -> Result<()> {
-    match fault {
-        Some(Fault::ReplyLost) => Err(injected("the reply was lost").with_effect(Effect::Possible)),
-        Some(Fault::DelayAfter(span)) => {
-            clock.sleep(*span).await;
-            Ok(())
-        }
-        Some(Fault::HangAfter) => std::future::pending().await,
-        _ => Ok(()),
-    }
+/// The error of a request that a test made fail.
+fn injected(what: &str) -> Error {
+    Error::new(ErrorKind::Unreachable, what)
 }

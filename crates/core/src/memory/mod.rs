@@ -21,7 +21,7 @@ use crate::store::{
     Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Guarantees, Hold, Limits,
     LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Severity, Store, StoreInfo, Wakes,
 };
-use crate::{Error, Name, Result, StoreUrl};
+use crate::{Name, Result, StoreUrl};
 
 /// Locks inside one process.
 ///
@@ -104,14 +104,20 @@ impl MemoryStore {
     async fn step<T>(&self, op: Op, step: impl FnOnce(&mut World) -> T + Send) -> Result<T> {
         self.operations.fetch_add(1, Ordering::Relaxed);
         let fault = self.faults.take(op);
-        faults::before(&fault, &self.context.clock).await?;
+        if let Some(fault) = fault {
+            let before = fault.before(&self.context.clock).await;
+            before.map_err(|e| e.with_store("memory"))?;
+        }
         let reply = {
             let mut world = self.lock();
             let reply = step(&mut world);
             world.deliver(self.faults.drops_wakes());
             reply
         };
-        faults::after(&fault, &self.context.clock).await?;
+        if let Some(fault) = fault {
+            let after = fault.after(&self.context.clock).await;
+            after.map_err(|e| e.with_store("memory"))?;
+        }
         Ok(reply)
     }
 
@@ -267,9 +273,4 @@ impl Drop for MemoryStore {
         world.client_closed(client, now);
         world.deliver(false);
     }
-}
-
-/// The error of a request that a test made fail.
-fn injected(what: &str) -> Error {
-    Error::new(crate::ErrorKind::Unreachable, what).with_store("memory")
 }

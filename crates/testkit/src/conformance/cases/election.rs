@@ -1,0 +1,159 @@
+//! One leader, seen by all.
+
+use clinch_core::Leadership;
+
+use super::prelude::*;
+
+const VALUES: Need = Need::Has(Capability::Values);
+const EVENTS: Need = Need::Has(Capability::Events);
+const LIST: Need = Need::Has(Capability::List);
+
+cases! { "election";
+    one_leader [VALUES, LIST] "a second candidate waits, and follows when the first resigns";
+    try_says_no [VALUES] "who only tries is told that another leads";
+    the_value_is_seen_and_changed [VALUES, LIST] "others see what the leader publishes, and what it publishes next";
+    an_old_leader_cannot_publish [VALUES, LIST, Need::Has(Capability::Evict)] "who was evicted is told so and changes nothing";
+    observers_follow [VALUES, EVENTS, LIST] "an observer sees the present leader, each next one and the vacancy, in order";
+    observers_see_a_dead_leader_go [VALUES, EVENTS, LIST] "an observer sees a leader that was cut off replaced";
+    terms_rise_under_churn [VALUES, EVENTS, LIST] "terms that observers see never go down";
+}
+
+async fn one_leader(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let first = a.election("e").lease(ctx.long()).campaign("a").await?;
+    let second = b.election("e").lease(ctx.long());
+    let second = tokio::spawn(async move { second.campaign("b").await });
+    ctx.until(&a, "e", 1, 1).await;
+    let seen = b.election("e").leader().await?.expect("somebody leads");
+    assert_eq!(seen.value.as_deref(), Some("a"));
+    assert_eq!(seen.token, first.token());
+    let term = first.token();
+    assert_eq!(first.resign().await?, ReleaseReply::Released);
+    let second = soon("the second", second).await??;
+    assert!(second.token() > term && second.is_valid());
+    let seen = a.election("e").leader().await?.expect("somebody leads");
+    assert_eq!(seen.value.as_deref(), Some("b"));
+    second.resign().await?;
+    assert!(a.election("e").leader().await?.is_none());
+    Ok(())
+}
+
+async fn try_says_no(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let leader = a.election("e").lease(ctx.long()).campaign("a").await?;
+    let election = b.election("e").lease(ctx.long());
+    assert!(election.try_campaign("b").await?.is_none());
+    let short = Duration::from_millis(50);
+    assert!(election.campaign_within("b", short).await?.is_none());
+    // Its place in the queue is given up in the background.
+    ctx.until(&a, "e", 1, 0).await;
+    leader.resign().await?;
+    assert!(election.try_campaign("b").await?.is_some());
+    Ok(())
+}
+
+async fn the_value_is_seen_and_changed(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let leader = a.election("e").lease(ctx.long()).campaign("one").await?;
+    for value in ["two", "", "drei: ünï, \"quoted\" 100%\n"] {
+        leader.proclaim(value).await?;
+        let seen = b.election("e").leader().await?.expect("somebody leads");
+        assert_eq!(seen.value.as_deref(), Some(value));
+        assert_eq!(seen.token, leader.token(), "the term is the same");
+    }
+    assert!(leader.is_valid());
+    Ok(())
+}
+
+async fn an_old_leader_cannot_publish(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let old = a.election("e").lease(ctx.long()).campaign("old").await?;
+    b.evict("e", None).await?;
+    let new = b.election("e").lease(ctx.long()).campaign("new").await?;
+    let refused = old.proclaim("still me").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Lost);
+    assert!(!old.is_valid() && new.is_valid());
+    let seen = a.election("e").leader().await?.expect("somebody leads");
+    assert_eq!(seen.value.as_deref(), Some("new"));
+    Ok(())
+}
+
+async fn observers_follow(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let mut observer = b.election("e").observe().await?;
+    let mut next = async || soon("a change", observer.next()).await.expect("it goes on");
+    assert_eq!(next().await, Leadership::Vacant);
+    let leader = a.election("e").lease(ctx.long()).campaign("one").await?;
+    let Leadership::Led(seen) = next().await else {
+        panic!("somebody leads");
+    };
+    assert_eq!(
+        (seen.value.as_deref(), seen.token),
+        (Some("one"), leader.token())
+    );
+    leader.proclaim("two").await?;
+    let Leadership::Led(seen) = next().await else {
+        panic!("somebody leads");
+    };
+    assert_eq!(
+        (seen.value.as_deref(), seen.token),
+        (Some("two"), leader.token())
+    );
+    leader.resign().await?;
+    assert_eq!(next().await, Leadership::Vacant);
+    Ok(())
+}
+
+async fn observers_see_a_dead_leader_go(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let dead = a.election("e").lease(ctx.lease()).campaign("dead").await?;
+    let mut observer = b.election("e").observe().await?;
+    let first = soon("the leader", observer.next()).await;
+    assert!(matches!(first, Some(Leadership::Led(seen)) if seen.token == dead.token()));
+    a.faults.cut(true);
+    let election = b.election("e").lease(ctx.long());
+    let next = soon("the next leader", election.campaign("next")).await?;
+    assert!(!dead.is_valid(), "two lead");
+    loop {
+        let change = soon("a change", observer.next()).await;
+        match change.expect("it goes on") {
+            Leadership::Vacant => {}
+            Leadership::Led(seen) if seen.token == dead.token() => {}
+            Leadership::Led(seen) => {
+                assert_eq!(seen.token, next.token());
+                return Ok(());
+            }
+        }
+    }
+}
+
+async fn terms_rise_under_churn(ctx: &Ctx) -> Outcome {
+    const TERMS: usize = 12;
+    let watcher = ctx.client().await;
+    let mut observer = watcher.election("e").observe().await?;
+    let mut tasks = Vec::new();
+    for n in 0..3 {
+        let election = ctx.client().await.election("e").lease(ctx.long());
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..TERMS / 3 {
+                let leader = election.campaign(format!("candidate {n}")).await.unwrap();
+                leader.resign().await.unwrap();
+            }
+        }));
+    }
+    let mut terms = Vec::new();
+    while terms.len() < TERMS {
+        // The first look may come late and miss terms that were over by then.
+        match tokio::time::timeout(Duration::from_secs(5), observer.next()).await {
+            Ok(Some(Leadership::Led(seen))) => terms.push(seen.token),
+            Ok(Some(Leadership::Vacant)) => {}
+            Ok(None) | Err(_) => break,
+        }
+    }
+    for task in tasks {
+        soon("a candidate", task).await?;
+    }
+    assert!(terms.is_sorted(), "{terms:?}");
+    assert!(!terms.is_empty());
+    Ok(())
+}

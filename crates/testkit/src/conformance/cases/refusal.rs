@@ -1,0 +1,130 @@
+//! What a store cannot do is refused before any I/O.
+
+use clinch_core::{Error, Result};
+
+use super::prelude::*;
+
+cases! { "refusal";
+    read_write_locks [Need::Lacks(Capability::Shared)] "a read or write lock";
+    semaphores [Need::Lacks(Capability::Semaphores)] "a semaphore";
+    fair_queues [Need::Lacks(Capability::Queue)] "a fair claim";
+    lock_delay [Need::Lacks(Capability::LockDelay)] "a lock-delay";
+    fencing_tokens [Need::Lacks(Capability::Tokens)] "the check of a sequencer";
+    published_values [Need::Lacks(Capability::Values)] "a campaign with a value";
+    listing [Need::Lacks(Capability::List)] "list, inspect, and who leads";
+    events [Need::Lacks(Capability::Events)] "events and observers";
+    eviction [Need::Lacks(Capability::Evict)] "an eviction";
+    predecessor_notice [Need::Lacks(Capability::Predecessor)] "nobody asks for it: a grant without it is fine";
+}
+
+/// Asserts a clean refusal: it names the store and the need, and nothing was sent.
+fn refused<T>(client: &Client, before: u64, need: Capability, outcome: Result<T>) {
+    let error: Error = match outcome {
+        Ok(_) => panic!("{need} was not refused"),
+        Err(error) => error,
+    };
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(!error.may_have_taken_effect());
+    assert_eq!(error.store(), Some(client.info().scheme));
+    let text = error.to_string();
+    assert!(text.contains(&need.to_string()), "{text:?} names no need");
+    assert!(error.advice().is_some(), "{text:?} says not what to do");
+    assert_eq!(client.store().operations(), before, "something was sent");
+}
+
+async fn read_write_locks(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let (before, need) = (a.store().operations(), Capability::Shared);
+    let rw = a.rwlock("x");
+    for lock in [rw.read(), rw.write()] {
+        let lock = lock.lease(ctx.long());
+        refused(&a, before, need, lock.try_acquire().await);
+        refused(&a, before, need, lock.acquire().await);
+        refused(&a, before, need, lock.acquire_within(PATIENCE).await);
+    }
+    Ok(())
+}
+
+async fn semaphores(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let (before, need) = (a.store().operations(), Capability::Semaphores);
+    let semaphore = a.semaphore("x", 3);
+    refused(&a, before, need, semaphore.try_acquire().await);
+    refused(&a, before, need, semaphore.acquire().await);
+    refused(&a, before, need, semaphore.permits(2).try_acquire().await);
+    Ok(())
+}
+
+async fn fair_queues(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let (before, need) = (a.store().operations(), Capability::Queue);
+    let lock = a.lock("x").lease(ctx.long()).fair();
+    refused(&a, before, need, lock.acquire().await);
+    refused(&a, before, need, lock.try_acquire().await);
+    let all = a.all(["a", "b"]).lease(ctx.long()).fair();
+    refused(&a, before, need, all.try_acquire().await);
+    Ok(())
+}
+
+async fn lock_delay(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let (before, need) = (a.store().operations(), Capability::LockDelay);
+    let lock = a.lock("x").lease(ctx.long());
+    let delayed = lock.clone().lock_delay(Duration::from_secs(1));
+    refused(&a, before, need, delayed.try_acquire().await);
+    let plain = lock.lock_delay(Duration::ZERO).try_acquire().await?;
+    assert!(plain.is_some(), "no delay needs nothing");
+    Ok(())
+}
+
+async fn fencing_tokens(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    let sequencer = guard.sequencer();
+    let before = a.store().operations();
+    refused(&a, before, Capability::Tokens, a.check(&sequencer).await);
+    Ok(())
+}
+
+async fn published_values(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let (before, need) = (a.store().operations(), Capability::Values);
+    let election = a.election("e").lease(ctx.long());
+    refused(&a, before, need, election.campaign("me").await);
+    refused(&a, before, need, election.try_campaign("me").await);
+    Ok(())
+}
+
+async fn listing(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let (before, need) = (a.store().operations(), Capability::List);
+    refused(&a, before, need, a.list("").await);
+    refused(&a, before, need, a.inspect("x").await);
+    refused(&a, before, need, a.election("e").leader().await);
+    Ok(())
+}
+
+async fn events(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let (before, need) = (a.store().operations(), Capability::Events);
+    refused(&a, before, need, a.events("").await);
+    refused(&a, before, need, a.election("e").observe().await);
+    Ok(())
+}
+
+async fn eviction(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    let before = a.store().operations();
+    refused(&a, before, Capability::Evict, a.evict("x", None).await);
+    assert!(guard.is_valid());
+    Ok(())
+}
+
+async fn predecessor_notice(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    guard.release().await?;
+    assert!(a.lock("x").lease(ctx.long()).try_acquire().await?.is_some());
+    Ok(())
+}

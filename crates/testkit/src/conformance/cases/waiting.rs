@@ -1,0 +1,136 @@
+//! Trying, waiting, and giving up.
+
+use super::prelude::*;
+
+cases! { "waiting";
+    try_says_no_at_once [] "a try on a held lock says no and leaves no place in the queue";
+    timeout_says_no [] "a wait that ran out says no, not before its time, and leaves nothing";
+    zero_wait_says_no [] "a wait of zero on a held lock says no";
+    waiter_enters_after_release [] "a waiter in another client enters when the holder releases";
+    waiter_enters_after_drop [] "a waiter enters when the guard is dropped";
+    local_waiters_enter [] "waiters of the holder's own client enter one by one";
+    lost_wakes_do_not_matter [] "a waiter that never hears a wake gets in by its slow poll";
+    a_waiter_keeps_its_place [] "a place in the queue outlives many leases of waiting";
+}
+
+async fn try_says_no_at_once(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    for client in [&a, &b] {
+        let tried = client.lock("x").lease(ctx.long()).try_acquire().await?;
+        assert!(tried.is_none(), "two hold it");
+    }
+    ctx.until(&b, "x", 1, 0).await;
+    guard.release().await?;
+    let taken = b.lock("x").lease(ctx.long()).try_acquire().await?;
+    assert!(taken.is_some(), "a released lock is free at once");
+    Ok(())
+}
+
+async fn timeout_says_no(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    let span = Duration::from_millis(120);
+    for client in [&a, &b] {
+        let asked = client.clock().now();
+        let lock = client.lock("x").lease(ctx.long());
+        let tried = soon("the end of a wait", lock.acquire_within(span)).await?;
+        assert!(tried.is_none(), "two hold it");
+        let waited = client.clock().now().since(asked);
+        assert!(waited >= span, "it gave up after {waited:?}");
+    }
+    ctx.until(&b, "x", 1, 0).await;
+    assert!(guard.is_valid());
+    Ok(())
+}
+
+async fn zero_wait_says_no(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let _guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    let lock = b.lock("x").lease(ctx.long());
+    let tried = soon("the end", lock.acquire_within(Duration::ZERO)).await;
+    // With no time at all the outcome may also be unknown, but never a lock.
+    assert!(!matches!(tried, Ok(Some(_))));
+    ctx.until(&a, "x", 1, 0).await;
+    Ok(())
+}
+
+async fn waiter_enters_after_release(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    let lock = b.lock("x").lease(ctx.long());
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    ctx.until(&a, "x", 1, 1).await;
+    let first = guard.token();
+    assert_eq!(guard.release().await?, ReleaseReply::Released);
+    let second = soon("the waiter", waiter).await??;
+    assert!(second.is_valid() && second.token() > first);
+    Ok(())
+}
+
+async fn waiter_enters_after_drop(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    let lock = b.lock("x").lease(ctx.long());
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    ctx.until(&a, "x", 1, 1).await;
+    drop(guard);
+    assert!(soon("the waiter", waiter).await??.is_valid());
+    Ok(())
+}
+
+async fn local_waiters_enter(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    let mut waiters = Vec::new();
+    for _ in 0..10 {
+        let lock = a.lock("x").lease(ctx.long());
+        waiters.push(tokio::spawn(async move {
+            let guard = lock.acquire().await?;
+            let token = guard.token();
+            guard.release().await.map(|_| token)
+        }));
+    }
+    let first = guard.token();
+    guard.release().await?;
+    let mut tokens = vec![first];
+    for waiter in waiters {
+        tokens.push(soon("a waiter", waiter).await??);
+    }
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 11, "each has a token of its own");
+    assert_eq!(tokens[0], first);
+    Ok(())
+}
+
+async fn lost_wakes_do_not_matter(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    b.faults.drop_wakes(true);
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    let lock = b.lock("x").lease(ctx.long());
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    ctx.until(&a, "x", 1, 1).await;
+    guard.release().await?;
+    assert!(soon("the waiter", waiter).await??.is_valid());
+    Ok(())
+}
+
+async fn a_waiter_keeps_its_place(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    let lock = b.lock("x").lease(ctx.lease() * 2);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    ctx.until(&a, "x", 1, 1).await;
+    let start = a.clock().now();
+    // For five leases the place is never seen to be gone.
+    eventually("five leases", async || {
+        let view = a.store().inspect(guard.name()).await.unwrap().unwrap();
+        assert_eq!((view.holders.len(), view.waiters.len()), (1, 1));
+        a.clock().now().since(start) > ctx.lease() * 10
+    })
+    .await;
+    guard.release().await?;
+    assert!(soon("the waiter", waiter).await??.is_valid());
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! What a case works with.
+
+use std::ops::Deref;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clinch_core::memory::Faults;
+use clinch_core::store::{Capability, Claim, LockView, OpenContext, Store};
+use clinch_core::{Clinch, ClinchBuilder, Name, OwnerId, Result};
+
+use super::subject::{Place, Subject};
+use crate::holder::Holder;
+use crate::stores::Faulty;
+use crate::wait::{eventually, eventually_or};
+
+/// One case's store, and the clients and processes that it starts there.
+pub struct Ctx {
+    subject: Arc<dyn Subject>,
+    place: Box<dyn Place>,
+    clients: Mutex<Vec<Client>>,
+}
+
+impl std::fmt::Debug for Ctx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ctx({})", self.place.url())
+    }
+}
+
+/// An independent client, with faults of its own.
+#[derive(Debug, Clone)]
+pub struct Client {
+    clinch: Clinch,
+    context: OpenContext,
+    /// What goes wrong with this client's requests.
+    pub faults: Arc<Faults>,
+    /// Requests so far, those that failed on the way too.
+    pub attempts: Arc<AtomicU64>,
+}
+
+impl Deref for Client {
+    type Target = Clinch;
+
+    fn deref(&self) -> &Clinch {
+        &self.clinch
+    }
+}
+
+impl Client {
+    /// A claim of this client as the engine would send it, for cases below the engine.
+    pub fn claim(&self, name: &str, lease: Duration) -> Claim {
+        Claim {
+            name: Name::new(name).unwrap(),
+            request: self.context.identity.request(),
+            owner: OwnerId::new(format!("raw-{}", self.client_id())),
+            client: self.context.identity.info().clone(),
+            units: 1,
+            limit: 1,
+            lease,
+            lock_delay: Duration::ZERO,
+            label: None,
+            value: None,
+            queue: true,
+        }
+    }
+}
+
+impl Ctx {
+    pub(super) async fn new(subject: Arc<dyn Subject>) -> Result<Self> {
+        let place = subject.place().await?;
+        Ok(Self {
+            subject,
+            place,
+            clients: Mutex::default(),
+        })
+    }
+
+    /// A new client.
+    pub async fn client(&self) -> Client {
+        self.client_with(|builder| builder).await
+    }
+
+    /// A new client with settings of its own.
+    pub async fn client_with(&self, set: impl FnOnce(ClinchBuilder) -> ClinchBuilder) -> Client {
+        let context = Clinch::context(&self.place.namespace()).unwrap();
+        let store = self.subject.open(&self.place.url(), context.clone()).await;
+        let store = store.expect("the store opens");
+        let faulty = Arc::new(Faulty::new(store, context.clock.clone()));
+        let client = Client {
+            faults: faulty.faults().clone(),
+            attempts: faulty.attempts().clone(),
+            clinch: set(Clinch::builder(faulty, context.clone())).build(),
+            context,
+        };
+        self.clients.lock().unwrap().push(client.clone());
+        client
+    }
+
+    /// The bare store, for a client that the case puts together itself.
+    pub async fn open(&self, context: OpenContext) -> Result<Arc<dyn Store>> {
+        self.subject.open(&self.place.url(), context).await
+    }
+
+    /// A process with a client of its own. Where processes cannot share locks, it has its own.
+    pub async fn holder(&self) -> Holder {
+        let (url, namespace) = (self.place.url(), self.place.namespace());
+        Holder::spawn(&self.subject.name(), &url, &namespace).await
+    }
+
+    /// The place, to restart it or to lose its data.
+    pub fn place(&self) -> &dyn Place {
+        &*self.place
+    }
+
+    /// A lease that is meant to run out.
+    pub fn lease(&self) -> Duration {
+        self.subject.lease()
+    }
+
+    /// A lease that does not run out within a case: what becomes free became so in another way.
+    pub fn long(&self) -> Duration {
+        Duration::from_secs(120)
+    }
+
+    /// Whether the store has a capability.
+    pub fn has(&self, capability: Capability) -> bool {
+        self.subject.info().capabilities.has(capability)
+    }
+
+    /// Whether processes share the store's locks.
+    pub fn has_processes(&self) -> bool {
+        self.subject.alone().is_none()
+    }
+
+    /// Everything that somebody holds or waits for, whatever the store's capabilities.
+    pub async fn scan(&self, by: &Client) -> Vec<LockView> {
+        by.store().list("").await.expect("the store lists")
+    }
+
+    /// Waits until so many claims hold and wait for a name.
+    pub async fn until(&self, by: &Client, name: &str, holders: usize, waiters: usize) {
+        let name = Name::new(name).unwrap();
+        let what = format!("{holders} holders and {waiters} waiters of {name:?}");
+        eventually(&what, async || {
+            let view = by.store().inspect(&name).await.expect("the store answers");
+            let seen = view.map_or((0, 0), |v| (v.holders.len(), v.waiters.len()));
+            seen == (holders, waiters)
+        })
+        .await;
+    }
+
+    /// Heals and closes every client, as if the process had ended well.
+    pub async fn close_all(&self) {
+        let clients = std::mem::take(&mut *self.clients.lock().unwrap());
+        for client in clients {
+            client.faults.clear();
+            client.close().await.expect("a client closes");
+        }
+    }
+
+    /// Waits until nothing is held or waited for, and nothing else is left at the engine.
+    pub(super) async fn expect_empty(&self) {
+        for client in self.clients.lock().unwrap().iter() {
+            client.faults.clear();
+        }
+        let auditor = self.client().await;
+        let mut left = String::new();
+        let gone = eventually_or(async || {
+            let views = self.scan(&auditor).await;
+            left = format!("{views:?}");
+            views.is_empty()
+        });
+        assert!(gone.await, "left behind: {left}");
+        self.close_all().await;
+        drop(auditor);
+        let mut left = Vec::new();
+        let gone = eventually_or(async || {
+            left = self.place.leftovers().await.expect("the engine is scanned");
+            left.is_empty()
+        });
+        assert!(gone.await, "left at the engine: {left:?}");
+    }
+}

@@ -1,0 +1,211 @@
+//! One connection through the proxy.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::rules::{Direction, End, Fate, Flow, Rules, Then};
+use super::split::{Split, Splitter};
+
+/// A connection, to be disturbed by itself. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Link(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    rules: Mutex<Rules>,
+    /// Rung at each change of the rules.
+    bell: watch::Sender<()>,
+    /// Directions that are still pumped.
+    pumps: AtomicUsize,
+}
+
+impl Link {
+    pub(super) fn start(
+        client: TcpStream,
+        server: TcpStream,
+        rules: Rules,
+        splitter: &Splitter,
+    ) -> Self {
+        let link = Self(Arc::new(State {
+            rules: Mutex::new(rules),
+            bell: watch::Sender::new(()),
+            pumps: AtomicUsize::new(2),
+        }));
+        // Small frames must not wait for each other.
+        let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        for (direction, from, to) in [
+            (Direction::Up, from_client, to_server),
+            (Direction::Down, from_server, to_client),
+        ] {
+            let pump = Pump {
+                link: link.clone(),
+                direction,
+                split: splitter(),
+                queue: VecDeque::new(),
+            };
+            tokio::spawn(async move {
+                let link = pump.link.clone();
+                pump.run(from, to).await;
+                link.0.pumps.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        link
+    }
+
+    /// Whether bytes can still pass in some direction.
+    pub fn is_open(&self) -> bool {
+        self.0.pumps.load(Ordering::SeqCst) > 0
+    }
+
+    /// What happens to the bytes of one direction.
+    pub fn flow(&self, direction: Direction, flow: Flow) {
+        self.change(|rules| rules.way(direction).flow = flow);
+    }
+
+    /// Loses the n-th reply from now (1 is the next).
+    pub fn swallow(&self, n: u64, then: Then) {
+        self.change(|rules| rules.down.swallow = Some((n, then)));
+    }
+
+    /// Resets the connection after so many more bytes of one direction.
+    pub fn cut_after(&self, direction: Direction, bytes: u64) {
+        self.change(|rules| rules.way(direction).cut = Some(bytes));
+    }
+
+    /// Ends the connection with a reset on both sides.
+    pub fn reset(&self) {
+        self.change(|rules| rules.end = Some(End::Reset));
+    }
+
+    /// Closes the server's end and leaves the client's open and silent, as a server that lost its
+    /// power does.
+    pub fn half_open(&self) {
+        self.change(|rules| rules.end = Some(End::HalfOpen));
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut Rules)) {
+        change(&mut self.0.rules.lock().unwrap());
+        self.0.bell.send_replace(());
+    }
+
+    fn rules<T>(&self, with: impl FnOnce(&mut Rules) -> T) -> T {
+        with(&mut self.0.rules.lock().unwrap())
+    }
+}
+
+/// One direction of one connection.
+struct Pump {
+    link: Link,
+    direction: Direction,
+    split: Split,
+    queue: VecDeque<(Instant, Vec<u8>)>,
+}
+
+impl Pump {
+    async fn run(mut self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+        let mut bell = self.link.0.bell.subscribe();
+        let mut buffer = vec![0; 64 * 1024];
+        let mut ended = false;
+        loop {
+            let (end, flow) = self.link.rules(|r| (r.end, r.way(self.direction).flow));
+            match end {
+                Some(End::Reset) => {
+                    zero_linger(from.as_ref());
+                    // Dropping it would say goodbye first, and the reset would come too late.
+                    return to.forget();
+                }
+                Some(End::HalfOpen) => return self.half_open(from, to).await,
+                None => {}
+            }
+            if ended && self.queue.is_empty() {
+                // The other side may be gone already; there is nobody to tell.
+                let _ = to.shutdown().await;
+                return;
+            }
+            let due = match (flow, self.queue.front()) {
+                (Flow::Hold, _) | (_, None) => None,
+                (Flow::Pass, Some(_)) => Some(Instant::now()),
+                (_, Some((due, _))) => Some(*due),
+            };
+            tokio::select! {
+                biased;
+                _ = bell.changed() => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    if self.write(&mut to).await.is_err() {
+                        self.link.reset();
+                    }
+                }
+                read = from.read(&mut buffer), if !ended => match read {
+                    Ok(0) => ended = true,
+                    Ok(n) => self.take(&buffer[..n]),
+                    Err(_) => self.link.reset(),
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for frame in (self.split)(bytes) {
+            if let Fate::Pass(after) = self.link.rules(|r| r.judge(self.direction)) {
+                self.queue.push_back((Instant::now() + after, frame));
+            }
+        }
+        // The rules may have ended the connection: the other direction is to know.
+        self.link.0.bell.send_replace(());
+    }
+
+    async fn write(&mut self, to: &mut OwnedWriteHalf) -> io::Result<()> {
+        let Some((_, frame)) = self.queue.pop_front() else {
+            return Ok(());
+        };
+        match self
+            .link
+            .rules(|r| r.allowance(self.direction, frame.len()))
+        {
+            None => to.write_all(&frame).await,
+            Some(last) => {
+                let sent = to.write_all(&frame[..last]).await;
+                // Bytes that were let through must arrive: a reset would overtake them.
+                tokio::task::yield_now().await;
+                self.link.0.bell.send_replace(());
+                sent
+            }
+        }
+    }
+
+    /// Keeps the client's half of this direction, silently, until the connection is reset.
+    async fn half_open(self, from: OwnedReadHalf, to: OwnedWriteHalf) {
+        let client: (Option<OwnedReadHalf>, Option<OwnedWriteHalf>) = match self.direction {
+            Direction::Up => (Some(from), None),
+            Direction::Down => (None, Some(to)),
+        };
+        let mut bell = self.link.0.bell.subscribe();
+        while self.link.rules(|r| r.end) == Some(End::HalfOpen) {
+            if bell.changed().await.is_err() {
+                break;
+            }
+        }
+        if let Some(from) = &client.0 {
+            zero_linger(from.as_ref());
+        }
+        if let Some(to) = client.1 {
+            to.forget();
+        }
+    }
+}
+
+/// Makes the socket end with a reset when it is closed.
+pub(super) fn zero_linger(socket: &TcpStream) {
+    // A socket that is gone already needs no reset.
+    let _ = socket.set_zero_linger();
+}

@@ -1,0 +1,182 @@
+//! A TCP proxy that a test makes misbehave.
+//!
+//! It stands between a client and a server on the same machine, and does to each connection, and to
+//! each direction of it, what networks do: delay, hold and flush, lose one direction, leave a
+//! connection half open, reset it, swallow the n-th reply, cut after n bytes, refuse to connect.
+//! Everything is counted in frames or bytes, not in time, so a fault hits the same request in
+//! every run.
+//!
+//! ```no_run
+//! # async fn demo() -> std::io::Result<()> {
+//! use clinch_testkit::proxy::{Direction, Flow, Proxy, Then};
+//! let proxy = Proxy::start("127.0.0.1:6379".parse().unwrap()).await?;
+//! // Connect the client to `proxy.addr()`, then:
+//! proxy.swallow(1, Then::Reset);                       // the next reply is lost
+//! proxy.flow(Direction::Down, Flow::Blackhole);        // requests pass, replies do not
+//! proxy.flow(Direction::Down, Flow::Pass);             // healed
+//! # Ok(()) }
+//! ```
+
+mod link;
+mod rules;
+mod split;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+pub use link::Link;
+pub use rules::{Direction, Flow, Then};
+pub use split::{Split, Splitter, chunks, lines};
+
+use rules::Rules;
+
+/// A running proxy; it stops, and resets its connections, when it is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+struct Shared {
+    upstream: SocketAddr,
+    splitter: Splitter,
+    /// What a new connection starts with.
+    rules: Mutex<Rules>,
+    links: Mutex<Vec<Link>>,
+    refuse: AtomicBool,
+    refused: AtomicUsize,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("upstream", &self.upstream)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Proxy {
+    /// Starts a proxy to `upstream` on a free port; a reply is whatever one read brings.
+    pub async fn start(upstream: SocketAddr) -> io::Result<Self> {
+        Self::with_splitter(upstream, chunks()).await
+    }
+
+    /// Starts a proxy that cuts the bytes of each direction into frames, so that replies are
+    /// counted exactly.
+    pub async fn with_splitter(upstream: SocketAddr, splitter: Splitter) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let addr = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            upstream,
+            splitter,
+            rules: Mutex::default(),
+            links: Mutex::default(),
+            refuse: AtomicBool::new(false),
+            refused: AtomicUsize::new(0),
+        });
+        let accepting = tokio::spawn(accept(listener, shared.clone()));
+        Ok(Self {
+            addr,
+            shared,
+            accepting,
+        })
+    }
+
+    /// Where clients connect.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Every connection so far, in the order of their arrival, ended ones too.
+    pub fn links(&self) -> Vec<Link> {
+        self.shared.links.lock().unwrap().clone()
+    }
+
+    /// How many connections are open.
+    pub fn open(&self) -> usize {
+        self.links().iter().filter(|link| link.is_open()).count()
+    }
+
+    /// How many connections were refused.
+    pub fn refused(&self) -> usize {
+        self.shared.refused.load(Ordering::SeqCst)
+    }
+
+    /// What happens to the bytes of one direction, on present and future connections.
+    pub fn flow(&self, direction: Direction, flow: Flow) {
+        self.each(|rules| rules.way(direction).flow = flow);
+    }
+
+    /// Loses the n-th reply from now (1 is the next) of each connection.
+    pub fn swallow(&self, n: u64, then: Then) {
+        self.each(|rules| rules.down.swallow = Some((n, then)));
+    }
+
+    /// Resets each connection after so many more bytes of one direction.
+    pub fn cut_after(&self, direction: Direction, bytes: u64) {
+        self.each(|rules| rules.way(direction).cut = Some(bytes));
+    }
+
+    /// Ends every open connection with a reset; new ones are served as before.
+    pub fn reset(&self) {
+        self.links().iter().for_each(Link::reset);
+    }
+
+    /// Closes the server's end of every open connection and leaves the client's open and silent.
+    pub fn half_open(&self) {
+        self.links().iter().for_each(Link::half_open);
+    }
+
+    /// Refuses new connections (each is reset at once), or serves them again.
+    pub fn refuse(&self, refuse: bool) {
+        self.shared.refuse.store(refuse, Ordering::SeqCst);
+    }
+
+    /// Cuts the server off altogether: resets what is open and refuses what comes.
+    pub fn down(&self) {
+        self.refuse(true);
+        self.reset();
+    }
+
+    /// Undoes every fault; bytes that were held are flushed.
+    pub fn heal(&self) {
+        self.refuse(false);
+        self.each(|rules| *rules = Rules::default());
+    }
+
+    fn each(&self, change: impl Fn(&mut Rules)) {
+        change(&mut self.shared.rules.lock().unwrap());
+        self.links().iter().for_each(|link| link.change(&change));
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.reset();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        let served = match shared.refuse.load(Ordering::SeqCst) {
+            true => None,
+            false => TcpStream::connect(shared.upstream).await.ok(),
+        };
+        let Some(server) = served else {
+            shared.refused.fetch_add(1, Ordering::SeqCst);
+            link::zero_linger(&client);
+            continue;
+        };
+        // The rules are read under the lock that `each` takes, so no change falls between.
+        let rules = shared.rules.lock().unwrap();
+        let link = Link::start(client, server, rules.clone(), &shared.splitter);
+        shared.links.lock().unwrap().push(link);
+    }
+}

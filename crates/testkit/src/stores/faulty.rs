@@ -1,0 +1,142 @@
+//! Any store, with the faults of the reference store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use clinch_core::memory::{Faults, Op};
+use clinch_core::store::{
+    Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, LockView, ReleaseReply,
+    RenewReply, Renewal, Store, StoreInfo, Wakes,
+};
+use clinch_core::{Clock, Name, Result, keeper};
+
+/// Makes the requests of one client fail on purpose, above any store.
+///
+/// A lost reply, an error before the effect, a hang, a delay and a cut-off client are then the same
+/// code for every store. Unlike in the memory store, [`Faults::drop_wakes`] loses the wakes that
+/// *this* client would get; a client that is cut off gets none either.
+#[derive(Debug)]
+pub struct Faulty {
+    inner: Arc<dyn Store>,
+    faults: Arc<Faults>,
+    clock: Clock,
+    attempts: Arc<AtomicU64>,
+}
+
+impl Faulty {
+    /// A store that behaves until it is told otherwise through [`faults`](Self::faults).
+    pub fn new(inner: Arc<dyn Store>, clock: Clock) -> Self {
+        Self {
+            inner,
+            faults: Arc::default(),
+            clock,
+            attempts: Arc::default(),
+        }
+    }
+
+    /// What goes wrong.
+    pub fn faults(&self) -> &Arc<Faults> {
+        &self.faults
+    }
+
+    /// Requests so far, those that failed before they reached the store too.
+    pub fn attempts(&self) -> &Arc<AtomicU64> {
+        &self.attempts
+    }
+
+    async fn step<T>(&self, op: Op, request: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let scheme = self.inner.info().scheme;
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        let fault = self.faults.take(op);
+        if let Some(fault) = fault {
+            let before = fault.before(&self.clock).await;
+            before.map_err(|e| e.with_store(scheme))?;
+        }
+        let reply = request.await;
+        if let Some(fault) = fault {
+            let after = fault.after(&self.clock).await;
+            after.map_err(|e| e.with_store(scheme))?;
+        }
+        reply
+    }
+}
+
+#[async_trait]
+impl Store for Faulty {
+    fn info(&self) -> &StoreInfo {
+        self.inner.info()
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
+        self.step(Op::Claim, self.inner.claim(claim)).await
+    }
+
+    fn wakes(&self, claim: &Claim) -> Wakes {
+        let mut from = self.inner.wakes(claim);
+        let (to, wakes) = Wakes::channel();
+        let faults = self.faults.clone();
+        let forward = async move {
+            loop {
+                tokio::select! {
+                    wake = from.next() => match wake {
+                        Some(_) if faults.drops_wakes() || faults.is_cut() => {}
+                        Some(wake) => drop(to.send(wake)),
+                        None => return,
+                    },
+                    () = to.closed() => return,
+                }
+            }
+        };
+        keeper::spawn(forward).expect("the keeper runs");
+        wakes
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
+        self.step(Op::Renew, self.inner.renew(renewals)).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
+        self.step(Op::Release, self.inner.release(hold)).await
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        self.step(Op::Withdraw, self.inner.withdraw(claim)).await
+    }
+
+    async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
+        self.step(Op::Read, self.inner.check(name, seq)).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        self.step(Op::Read, self.inner.list(prefix)).await
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
+        self.step(Op::Read, self.inner.inspect(name)).await
+    }
+
+    async fn events(&self, prefix: &str) -> Result<Events> {
+        self.step(Op::Read, self.inner.events(prefix)).await
+    }
+
+    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
+        self.step(Op::Evict, self.inner.evict(name, seq)).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.step(Op::Read, self.inner.doctor()).await
+    }
+
+    fn operations(&self) -> u64 {
+        self.inner.operations()
+    }
+
+    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
+        self.inner.floor().await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}

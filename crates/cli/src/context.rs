@@ -51,6 +51,11 @@ impl Context {
         })
     }
 
+    /// The store's URL as it was given, with its secrets.
+    pub(crate) fn store(&self) -> Option<&str> {
+        self.store.as_deref()
+    }
+
     /// The store as a child may see it: without secrets.
     pub(crate) fn shown_store(&self) -> String {
         match &self.store {

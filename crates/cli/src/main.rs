@@ -2,6 +2,7 @@
 
 mod acquire;
 mod args;
+mod bench;
 mod child;
 mod commands;
 mod context;

@@ -91,11 +91,7 @@ impl<'a> WaitLine<'a> {
         match view.waiters.iter().position(|waiter| waiter.client == me) {
             Some(0) if view.waiters.len() == 1 => text += "; next",
             Some(ahead) => {
-                text += &format!(
-                    "; number {} of {} in the queue",
-                    ahead + 1,
-                    view.waiters.len()
-                );
+                text += &format!("; {} of {} in the queue", ahead + 1, view.waiters.len());
             }
             None => {}
         }

@@ -101,7 +101,7 @@ fn what_a_finished_job_leaves_in_the_background_survives() {
 fn a_lost_lock_stops_the_job_with_term() {
     let s = Sandbox::new();
     let script = "trap 'echo bye > log; exit 0' TERM; ready; while :; do sleep 0.02; done";
-    let job = s.start_job(&["--lease", "600ms", "x"], script);
+    let job = s.start_job(&["--lease", "3s", "x"], script);
     assert_eq!(s.run(&["evict", "x", "--yes"]).code, 0);
     let ran = job.wait();
     assert_eq!(ran.code, 76, "{ran:?}");
@@ -115,7 +115,7 @@ fn a_job_that_ignores_term_is_killed_with_its_children() {
     let script = "trap 'echo term >> log' TERM
 sh -c 'trap \"\" TERM; echo $$ > grandchild; while :; do sleep 0.02; done' &
 until test -s grandchild; do sleep 0.01; done; ready; while :; do sleep 0.02; done";
-    let job = s.start_job(&["--lease", "900ms", "--grace", "200ms", "x"], script);
+    let job = s.start_job(&["--lease", "3s", "--grace", "200ms", "x"], script);
     let (child, grandchild) = (s.pid("ready"), s.pid("grandchild"));
     assert_eq!(s.run(&["evict", "x", "--yes"]).code, 0);
     assert_eq!(job.wait().code, 76);

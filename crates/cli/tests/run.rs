@@ -125,13 +125,21 @@ fn the_next_one_gets_it() {
 fn a_waiting_command_says_once_what_it_waits_for() {
     let s = Sandbox::new();
     let _holder = s.start_job(&["--label", "nightly", "x"], "ready; exec sleep 1000");
-    let ran = s.run(&["run", "--wait", "1500ms", "x", "--", "true"]);
-    let said = ran
-        .err
-        .lines()
-        .filter(|line| line.starts_with("clinch: waiting for x: held by"))
-        .count();
-    assert_eq!((ran.code, said), (75, 1), "{ran:?}");
+    let mut command = s.clinch(&["run", "x", "--", "true"]);
+    command.stderr(std::fs::File::create(s.path("said")).unwrap());
+    let waiter = common::Proc(Some(command.spawn().unwrap()));
+    s.until("it is said", || s.read("said").ends_with('\n'));
+    waiter.signal(Signal::INT);
+    assert_eq!(waiter.wait().code, 130);
+    let said = s.read("said");
+    assert!(
+        said.starts_with("clinch: waiting for x: held by "),
+        "{said}"
+    );
+    assert!(
+        said.contains("(nightly)") && said.lines().count() == 1,
+        "{said}"
+    );
     let ran = s.run(&["run", "--quiet", "--wait", "1500ms", "x", "--", "true"]);
     assert!(!ran.err.contains("waiting"), "{ran:?}");
 }
@@ -238,5 +246,6 @@ fn the_longest_hold_is_kept() {
     let s = Sandbox::new();
     let ran = s.run(&["run", "--max-hold", "300ms", "x", "--", "sleep", "1000"]);
     assert_eq!(ran.code, 76, "{ran:?}");
+    assert!(ran.err.contains("longest time"), "{ran:?}");
     assert_eq!(s.list(), serde_json::json!([]));
 }

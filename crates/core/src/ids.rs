@@ -166,6 +166,14 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// An owner that nobody else is: for a claim that was given none.
+    pub(crate) fn owner(&self) -> OwnerId {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        OwnerId::new(format!("{}-{serial:x}", self.info.id))
+    }
+}
+
 impl Default for Identity {
     fn default() -> Self {
         Self::new()

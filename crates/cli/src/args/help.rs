@@ -103,3 +103,15 @@ Examples:
   clinch doctor --store sqlite:/srv/locks.db --json
 
 Exit status: 0 all promises hold (warnings may remain); 1 a promise is broken.";
+
+pub(super) const BENCH: &str = "\
+Examples:
+  clinch bench
+  clinch bench --store sqlite:/srv/locks.db --seconds 3
+  clinch bench --only uncontended,handover --json
+
+Every name lies under a random prefix below clinch-bench/, and nothing of it stays in the store.
+Read ratios, not absolutes: the floor and the lock are measured side by side. `ops` are operations at
+the engine per acquisition. The aims are for information; a missed one is no failure.
+
+Exit status: 0 measured; 130 interrupted (what was complete is printed).";

@@ -31,7 +31,7 @@ pub(crate) struct WaitArgs {
     /// Do not wait: end with status 75 when it is taken
     #[arg(long)]
     pub(crate) no_wait: bool,
-    /// Keep strict order with waiters on other machines
+    /// Keep strict order with the waiters of other processes
     #[arg(long)]
     pub(crate) fair: bool,
 }

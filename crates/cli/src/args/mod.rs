@@ -48,14 +48,9 @@ pub(crate) struct Global {
     /// Say nothing while waiting
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
-    /// When to colour; NO_COLOR is heeded
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        hide_possible_values = false
-    )]
+    /// When to colour: auto, always or never; NO_COLOR is heeded
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(hide_possible_values = true)]
     pub(crate) color: ColorChoice,
 }
 
@@ -91,6 +86,12 @@ pub(crate) enum Command {
     /// Look for settings of the store that would break a promise
     #[command(after_help = help::DOCTOR)]
     Doctor,
+    /// Measure this store
+    #[command(after_help = help::BENCH)]
+    Bench(crate::bench::Args),
+    /// What `bench` runs in other processes
+    #[command(hide = true)]
+    BenchWorker(crate::bench::WorkerArgs),
 }
 
 #[derive(Debug, Args)]
@@ -98,6 +99,9 @@ pub(crate) struct RunArgs {
     /// The lock: 1 to 255 bytes, `/` for hierarchy
     #[arg(value_parser = name)]
     pub(crate) name: Name,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) kind: KindArgs,
     #[command(flatten)]
@@ -106,9 +110,6 @@ pub(crate) struct RunArgs {
     pub(crate) hold: HoldArgs,
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// The command and its arguments, after `--`
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
 }
 
 /// How the child is treated.
@@ -125,18 +126,18 @@ pub(crate) struct HoldCommand {
     /// The lock: 1 to 255 bytes, `/` for hierarchy
     #[arg(value_parser = name)]
     pub(crate) name: Name,
-    #[command(flatten)]
-    pub(crate) kind: KindArgs,
-    #[command(flatten)]
-    pub(crate) wait: WaitArgs,
-    #[command(flatten)]
-    pub(crate) hold: HoldArgs,
     /// Release after this time
     #[arg(long = "for", value_name = "DUR", value_parser = duration)]
     pub(crate) span: Option<Duration>,
     /// Release when standard input ends, too
     #[arg(long)]
     pub(crate) stdin: bool,
+    #[command(flatten)]
+    pub(crate) kind: KindArgs,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    #[command(flatten)]
+    pub(crate) hold: HoldArgs,
 }
 
 #[derive(Debug, Args)]
@@ -144,12 +145,22 @@ pub(crate) struct ElectArgs {
     /// The election: 1 to 255 bytes, `/` for hierarchy
     #[arg(value_parser = name)]
     pub(crate) name: Name,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, value_name = "CMD", required_unless_present = "observe")]
+    #[arg(conflicts_with = "observe")]
+    pub(crate) command: Vec<OsString>,
     /// What the leader publishes [default: HOST:PID]
     #[arg(long, value_name = "TEXT", conflicts_with = "observe")]
     pub(crate) value: Option<String>,
     /// End when leadership is lost (status 76) instead of campaigning again
     #[arg(long, conflicts_with = "observe")]
     pub(crate) once: bool,
+    /// Do not campaign: print who leads, and each change
+    #[arg(long)]
+    pub(crate) observe: bool,
+    /// With --observe: end after so many lines
+    #[arg(long, value_name = "N", requires = "observe")]
+    pub(crate) count: Option<u64>,
     /// Campaign no longer than this [default: for ever]
     #[arg(long, value_name = "DUR", value_parser = duration, conflicts_with = "observe")]
     pub(crate) wait: Option<Duration>,
@@ -157,16 +168,6 @@ pub(crate) struct ElectArgs {
     pub(crate) hold: HoldArgs,
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Do not campaign: print who leads, and each change
-    #[arg(long)]
-    pub(crate) observe: bool,
-    /// With --observe: end after so many lines
-    #[arg(long, value_name = "N", requires = "observe")]
-    pub(crate) count: Option<u64>,
-    /// The command and its arguments, after `--`
-    #[arg(last = true, value_name = "CMD", required_unless_present = "observe")]
-    #[arg(conflicts_with = "observe")]
-    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

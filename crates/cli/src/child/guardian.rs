@@ -118,6 +118,7 @@ fn guard(orders: &OwnedFd) {
     fork::close_all_but(orders);
     fork::block_all();
     // Out of the terminal's and the shell's sight, and not in the way of an unmount.
+    let _ = rustix::thread::set_name(c"clinch-guardian");
     let _ = setsid();
     let _ = rustix::process::chdir("/");
     let clock = Clock::boot();

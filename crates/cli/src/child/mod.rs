@@ -102,13 +102,13 @@ impl Supervisor {
                             return Ok(self.finish(job, status));
                         }
                         // It ended too late, or was ended just in time.
-                        break lost_reason(guard);
+                        break lost_reason(guard, task);
                     }
                 }
                 reason = guard.lost() => break reason,
                 () = clock.sleep_until(plan.look_again()) => {
                     if plan.must_stop(guard, clock.now()) {
-                        break lost_reason(guard);
+                        break lost_reason(guard, task);
                     }
                     self.guardian.until(plan.kill_at());
                 }
@@ -196,9 +196,10 @@ impl Supervisor {
 }
 
 /// Why the hold is not, or will soon not be, held any more.
-fn lost_reason(guard: &Guard) -> LostReason {
+fn lost_reason(guard: &Guard, task: &Task<'_>) -> LostReason {
     match guard.status() {
         Hold::Lost(reason) => reason,
+        Hold::Held if task.max_hold.is_some() => LostReason::MaxHold,
         _ => LostReason::Unrenewed,
     }
 }

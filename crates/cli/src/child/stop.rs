@@ -79,11 +79,14 @@ impl Supervisor {
     pub(super) async fn stop(&mut self, job: &mut Job, clock: &Clock, plan: &Plan) {
         let kill_at = plan.kill_at().min(clock.now() + plan.grace);
         self.guardian.until(kill_at);
-        job.signal(Signal::TERM);
-        // A stopped process acts on TERM only when it goes on.
-        job.signal(Signal::CONT);
-        if self.gone_by(job, clock, kill_at).await {
-            return;
+        // Too late for a word: nothing of the job, stopped or not, may run any more.
+        if clock.now() < kill_at {
+            job.signal(Signal::TERM);
+            // A stopped process acts on TERM only when it goes on.
+            job.signal(Signal::CONT);
+            if self.gone_by(job, clock, kill_at).await {
+                return;
+            }
         }
         job.signal(Signal::KILL);
         self.gone_by(job, clock, clock.now() + AFTER_KILL).await;

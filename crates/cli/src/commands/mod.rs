@@ -1,5 +1,6 @@
 //! One module for each command.
 
+mod bench;
 mod check;
 mod doctor;
 mod elect;
@@ -34,6 +35,8 @@ pub(crate) fn main(cli: Cli) -> i32 {
         Command::Evict(args) => block_on(evict::main(&context, &args)),
         Command::Stores => stores::main(&context),
         Command::Doctor => block_on(doctor::main(&context)),
+        Command::Bench(args) => bench::main(&context, &args),
+        Command::BenchWorker(args) => bench::worker(&context, &args),
     };
     outcome.unwrap_or_else(|failure| failure.report(context.json))
 }

@@ -139,7 +139,7 @@ impl Lock {
                     .await
             }
             None => {
-                let id = OwnerId::new(format!("{:x}", crate::ids::random_u64()));
+                let id = self.engine.identity.owner();
                 let ask = self
                     .options
                     .ask(&self.engine, &name, self.units, self.limit, id)?;

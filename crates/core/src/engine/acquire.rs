@@ -38,10 +38,12 @@ impl Engine {
         let span = telemetry::acquire_span(&ask.key.name, self.scheme());
         let outcome = self.enter(ask, how).instrument(span).await;
         let outcome = outcome.map_err(|error| self.explain(error, &ask.key.name));
-        let waited = self.clock.now().since(asked);
         match &outcome {
-            Ok(Some(tenure)) => telemetry::acquired(&ask.key.name, tenure.token(), waited),
-            Ok(None) => telemetry::not_acquired(&ask.key.name, waited),
+            Ok(Some(tenure)) => {
+                let waited = tenure.since().since(asked);
+                telemetry::acquired(&ask.key.name, tenure.token(), waited);
+            }
+            Ok(None) => telemetry::not_acquired(&ask.key.name, self.clock.now().since(asked)),
             Err(error) => telemetry::failed(&ask.key.name, error),
         }
         outcome

@@ -105,8 +105,12 @@ impl Hold {
 
     #[inline]
     pub(crate) fn is_valid(&self) -> bool {
-        self.deadline()
-            .is_some_and(|deadline| self.engine.clock.now() < deadline)
+        self.is_valid_at(self.engine.clock.now())
+    }
+
+    #[inline]
+    pub(super) fn is_valid_at(&self, now: BootTime) -> bool {
+        self.deadline().is_some_and(|deadline| now < deadline)
     }
 
     pub(crate) fn is_suspect(&self) -> bool {

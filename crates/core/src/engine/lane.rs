@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 use super::{Engine, Hold, Tenure, drive};
-use crate::{Error, Name, OwnerId, Result, telemetry};
+use crate::{BootTime, Error, Name, OwnerId, Result, telemetry};
 
 /// What makes claims alike, so that one can take over the hold of another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -165,7 +165,7 @@ impl Lane {
     }
 
     /// Passes the hold of this tenure to the next waiter; `false` when there is none.
-    pub(super) fn hand_over(&self, tenure: &Tenure) -> bool {
+    pub(super) fn hand_over(&self, tenure: &Tenure, now: BootTime) -> bool {
         if self.private {
             return false;
         }
@@ -174,7 +174,7 @@ impl Lane {
             if waiter.tell.is_closed() {
                 continue;
             }
-            let next = tenure.next(waiter.owner);
+            let next = tenure.next(waiter.owner, now);
             let driven = state.driven > 0;
             // Told outside the lock: a waiter that has just gone drops the tenure, which comes back.
             drop(state);

@@ -6,7 +6,7 @@ use super::hold::Phase;
 use super::settings::backoff;
 use super::{Hold, Tenure, patient, valid_for};
 use crate::store::ReleaseReply;
-use crate::{Effect, Error, ErrorKind, LostReason, Result, telemetry};
+use crate::{BootTime, Effect, Error, ErrorKind, LostReason, Result, telemetry};
 
 /// What is left to do after a tenure has ended.
 enum Left {
@@ -19,9 +19,9 @@ enum Left {
 }
 
 /// Gives a tenure up and waits for the store's word.
-pub(super) async fn release(tenure: &Tenure) -> Result<ReleaseReply> {
+pub(super) async fn release(tenure: &Tenure, now: BootTime) -> Result<ReleaseReply> {
     let hold = tenure.hold();
-    match step_down(tenure) {
+    match step_down(tenure, now) {
         Left::HandedOver => Ok(ReleaseReply::Released),
         Left::Lost(reason) => {
             // It may still stand at the store for a moment; it must not stand there longer.
@@ -41,8 +41,8 @@ pub(super) async fn release(tenure: &Tenure) -> Result<ReleaseReply> {
 }
 
 /// Gives a tenure up without waiting.
-pub(super) fn leave(tenure: &Tenure) {
-    match step_down(tenure) {
+pub(super) fn leave(tenure: &Tenure, now: BootTime) {
+    match step_down(tenure, now) {
         // A closing client has released everything.
         Left::HandedOver | Left::Lost(LostReason::Closed) => {}
         Left::Lost(_) | Left::ToRelease => release_in_background(tenure.hold().clone()),
@@ -62,9 +62,9 @@ pub(super) fn release_in_background(hold: Arc<Hold>) {
     }
 }
 
-fn step_down(tenure: &Tenure) -> Left {
+fn step_down(tenure: &Tenure, now: BootTime) -> Left {
     let hold = tenure.hold();
-    if may_hand_over(tenure) && hold.lane().is_some_and(|lane| lane.hand_over(tenure)) {
+    if may_hand_over(tenure, now) && hold.lane().is_some_and(|lane| lane.hand_over(tenure, now)) {
         telemetry::handed_over(&hold.spi.name);
         return Left::HandedOver;
     }
@@ -75,14 +75,14 @@ fn step_down(tenure: &Tenure) -> Left {
 }
 
 /// Whether the hold may stay in this process: within its bounds, and surely still ours.
-fn may_hand_over(tenure: &Tenure) -> bool {
+fn may_hand_over(tenure: &Tenure, now: BootTime) -> bool {
     let hold = tenure.hold();
     let bounds = hold.engine.settings.hand_over;
     let turns = u64::from(bounds.count).min(crate::token::MAX_LOCAL);
     tenure.local() < turns
         && !tenure.sequencer_was_taken()
-        && hold.engine.clock.now().since(hold.granted) < bounds.time
-        && hold.is_valid()
+        && now.since(hold.granted) < bounds.time
+        && hold.is_valid_at(now)
 }
 
 /// One try in the caller's task, then as often as patience allows.

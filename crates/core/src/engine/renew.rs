@@ -101,7 +101,12 @@ impl Renewer {
             }
             taken.push(entry.remove());
         }
-        let next = schedule.due.first_key_value().map(|(key, _)| key.0);
+        // With nothing left, the moment that was set before stays: else each hold of a client that
+        // takes and releases one lock at a time would wake this task up.
+        let next = match schedule.due.first_key_value() {
+            Some((key, _)) => Some(key.0),
+            None => schedule.armed.filter(|armed| *armed > now),
+        };
         schedule.armed = next;
         (taken, next)
     }

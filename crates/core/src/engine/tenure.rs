@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::hold::Phase;
 use super::{Hold, leave};
 use crate::store::{Ending, Predecessor, ReleaseReply};
 use crate::{BootTime, LostReason, Mode, OwnerId, Result, Sequencer, Token, telemetry};
@@ -47,17 +46,24 @@ impl Tenure {
     /// The first tenure of a hold.
     pub(super) fn first(hold: Arc<Hold>, owner: OwnerId) -> Self {
         let predecessor = hold.predecessor.clone();
-        Self::start(hold, 0, owner, predecessor)
+        let since = hold.engine.clock.now();
+        Self::start(hold, 0, owner, predecessor, since)
     }
 
     /// The tenure after this one, on the same hold.
-    pub(super) fn next(&self, owner: OwnerId) -> Self {
+    pub(super) fn next(&self, owner: OwnerId, now: BootTime) -> Self {
         let predecessor = Predecessor {
             ending: Ending::Released,
             seq: self.hold.spi.seq,
             owner: self.owner.clone(),
         };
-        Self::start(self.hold.clone(), self.local + 1, owner, Some(predecessor))
+        Self::start(
+            self.hold.clone(),
+            self.local + 1,
+            owner,
+            Some(predecessor),
+            now,
+        )
     }
 
     fn start(
@@ -65,8 +71,8 @@ impl Tenure {
         local: u64,
         owner: OwnerId,
         predecessor: Option<Predecessor>,
+        since: BootTime,
     ) -> Self {
-        let since = hold.engine.clock.now();
         Self {
             hold,
             local,
@@ -84,6 +90,11 @@ impl Tenure {
 
     pub(crate) fn owner(&self) -> &OwnerId {
         &self.owner
+    }
+
+    /// When it began.
+    pub(super) fn since(&self) -> BootTime {
+        self.since
     }
 
     pub(super) fn local(&self) -> u64 {
@@ -142,8 +153,8 @@ impl Tenure {
     /// One guard leaves, and says whether it was still held.
     pub(crate) async fn exit(&self) -> Result<ReleaseReply> {
         if self.leave_depth() {
-            self.report();
-            return leave::release(self).await;
+            let now = self.report();
+            return leave::release(self, now).await;
         }
         // The owner is still inside, with another guard.
         Ok(match self.status() {
@@ -155,10 +166,8 @@ impl Tenure {
     /// One guard leaves without waiting.
     pub(crate) fn exit_in_background(&self) {
         if self.leave_depth() {
-            if self.hold.phase() == Phase::Held {
-                self.report();
-            }
-            leave::leave(self);
+            let now = self.report();
+            leave::leave(self, now);
         }
     }
 
@@ -170,9 +179,14 @@ impl Tenure {
             == Ok(1)
     }
 
-    fn report(&self) {
-        let held = self.hold.engine.clock.now().since(self.since);
-        telemetry::released(&self.hold.spi.name, self.token(), held);
+    /// Tells of the end, and when it was.
+    fn report(&self) -> BootTime {
+        let now = self.hold.engine.clock.now();
+        // A hold that was lost has been reported as such.
+        if self.hold.deadline().is_some() {
+            telemetry::released(&self.hold.spi.name, self.token(), now.since(self.since));
+        }
+        now
     }
 }
 

@@ -73,11 +73,12 @@ fn void_names(db: &Connection, path: &Path, ceiling: u64, now: BootTime) -> Step
     let mut after = 0;
     loop {
         let rows = NameRow::batch(db, path, after, 500)?;
-        let Some(last) = rows.last() else {
+        if rows.count == 0 {
             return Ok(());
-        };
-        after = last.id();
-        for mut row in rows {
+        }
+        after = rows.last;
+        // A damaged name stays refused, whatever the boot.
+        for mut row in rows.sound() {
             if row.state.entries.is_empty() {
                 // The floor remembers its numbers.
                 row.forget(db)?;

@@ -1,14 +1,13 @@
 //! The connection of a store: opens it, runs groups of operations in one transaction each, keeps
 //! the ceiling, notices that the file was replaced.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clinch_core::store::OpenContext;
-use clinch_core::{BootTime, Clock, Effect, Error, Name, RequestId, Result};
+use clinch_core::{BootTime, Clock, Effect, Error, Result};
 use rusqlite::Connection;
 
 use crate::boot;
@@ -17,6 +16,7 @@ use crate::config::Config;
 use crate::error::{Fail, Step, is_busy, sql, wants_reopen};
 use crate::events;
 use crate::file::{self, FileId};
+use crate::mine::Mine;
 use crate::schema;
 use crate::sequence::{self, Micros, Numbers, key};
 use crate::session::Sessions;
@@ -56,7 +56,7 @@ pub(crate) struct Core {
     db: Connection,
     pub(crate) numbers: Numbers,
     pub(crate) sessions: Sessions,
-    pub(crate) mine: HashMap<RequestId, Name>,
+    pub(crate) mine: Mine,
     cache: Cache,
     pub(crate) counters: Arc<Counters>,
     /// The connection failed in a way that a new one may repair.
@@ -89,7 +89,7 @@ impl Core {
             db,
             numbers: Numbers::new(micros),
             sessions,
-            mine: HashMap::new(),
+            mine: Mine::default(),
             cache: Cache::default(),
             counters,
             suspect: false,
@@ -184,12 +184,15 @@ impl Core {
     }
 
     fn roll_back(&mut self) {
-        // It may know of what is undone now.
+        // They may know of what is undone now.
         self.cache.clear();
+        self.mine.rolled_back();
         // It fails where SQLite has rolled back by itself.
         if !self.db.is_autocommit() {
             let _ = self.execute("ROLLBACK");
         }
+        // A transaction that cannot be left goes with its connection.
+        self.suspect |= !self.db.is_autocommit();
     }
 
     /// Runs operations in the transaction that has been begun, and commits it. If SQLite fails on
@@ -200,17 +203,8 @@ impl Core {
                 outcomes: jobs.into_iter().map(|job| (job, Ok(()))).collect(),
                 news: vec![news],
             },
-            Err(Failed { error, .. }) if jobs.len() == 1 => Done {
-                outcomes: jobs
-                    .into_iter()
-                    .map(|job| (job, Err(error.clone())))
-                    .collect(),
-                news: Vec::new(),
-            },
-            Err(Failed {
-                error,
-                committing: true,
-            }) => Done {
+            // After a failed commit nobody may be told that nothing happened.
+            Err(Failed { error, committing }) if committing || jobs.len() == 1 => Done {
                 outcomes: jobs
                     .into_iter()
                     .map(|job| (job, Err(error.clone())))
@@ -251,6 +245,7 @@ impl Core {
             if !self.numbers.is_uncovered() {
                 let committed = self.execute("COMMIT");
                 committed.map_err(|error| self.failed(error, true))?;
+                self.mine.committed();
                 self.counters.transactions.fetch_add(1, Ordering::Relaxed);
                 return Ok(news);
             }
@@ -290,6 +285,9 @@ impl Core {
     }
 
     fn failed(&mut self, error: rusqlite::Error, committing: bool) -> Failed {
+        if committing {
+            self.mine.unsure();
+        }
         self.roll_back();
         self.suspect |= wants_reopen(&error);
         let mut error = sql(error, &self.path);
@@ -299,16 +297,28 @@ impl Core {
         Failed { error, committing }
     }
 
+    /// Ends the session. With claims left, the unlocked file tells others that they are a dead
+    /// client's; without, it goes.
+    pub(crate) fn end_session(&mut self) {
+        self.sessions.end(self.mine.is_empty());
+    }
+
     /// The connection itself.
     pub(crate) fn connection(&self) -> &Connection {
         &self.db
     }
 }
 
+#[cfg(test)]
+impl Core {
+    pub(crate) fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.db
+    }
+}
+
 impl Drop for Core {
     fn drop(&mut self) {
-        // With claims left, the unlocked file must tell others that they are a dead client's.
-        self.sessions.end(self.mine.is_empty());
+        self.end_session();
     }
 }
 

@@ -7,13 +7,17 @@ use clinch_core::Clock;
 use clinch_core::store::{Finding, Severity};
 
 use crate::boot;
+use crate::error::{DAMAGED_ADVICE, Fail};
 use crate::file::{FileSystem, file_system};
+use crate::rows::NameRow;
 use crate::tx::Tx;
 
 /// Below this much room, the log may soon not grow any more.
 const LITTLE_SPACE: u64 = 64 * 1024 * 1024;
 /// More dead session files than this are worth a word.
 const MANY_STALE: usize = 100;
+/// How many names are read at once.
+const BATCH: u32 = 500;
 
 /// Looks at the file, its place and its neighbours.
 pub(crate) fn examine(tx: &Tx<'_>) -> Vec<Finding> {
@@ -23,6 +27,7 @@ pub(crate) fn examine(tx: &Tx<'_>) -> Vec<Finding> {
         space(tx),
         library(),
         log(tx),
+        records(tx),
         sessions(tx),
         clock(),
     ]
@@ -149,6 +154,46 @@ fn log(tx: &Tx<'_>) -> Finding {
             "write-ahead log",
             format!("it is not in use: {other:?}"),
             Some("nobody but clinch may change the file's settings"),
+        ),
+    }
+}
+
+/// Reads what every name of every namespace has.
+fn records(tx: &Tx<'_>) -> Finding {
+    let (mut after, mut count, mut damaged) = (0, 0, Vec::new());
+    loop {
+        match NameRow::batch(tx.db, tx.path, after, BATCH) {
+            Ok(rows) if rows.count == 0 => break,
+            Ok(rows) => {
+                (after, count) = (rows.last, count + rows.count);
+                damaged.extend(rows.damaged);
+            }
+            Err(fail) => {
+                let why = match fail {
+                    Fail::Sql(error) => error.to_string(),
+                    Fail::Refused(error) => error.message().to_owned(),
+                };
+                let text = format!("they cannot be read: {why}");
+                return finding(Severity::Broken, "records", text, Some(DAMAGED_ADVICE));
+            }
+        }
+    }
+    match damaged.first() {
+        None => finding(
+            Severity::Ok,
+            "records",
+            format!("all {count} can be read"),
+            None,
+        ),
+        Some(first) => finding(
+            Severity::Broken,
+            "records",
+            format!(
+                "{} of {count} cannot be read, the first: {}",
+                damaged.len(),
+                first.message()
+            ),
+            Some(DAMAGED_ADVICE),
         ),
     }
 }

@@ -122,6 +122,33 @@ pub(crate) fn corrupt(path: &Path, why: &str) -> Error {
     .with_advice("give another path, or move the file away")
 }
 
+/// What clinch wrote about one name cannot be read any more.
+pub(crate) fn damaged(path: &Path, name: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "the record of {name} in {} is damaged; nothing is granted on it, and other names are not affected",
+            path.display()
+        ),
+    )
+    .with_store("sqlite")
+    .with_advice(DAMAGED_ADVICE)
+}
+
+/// What to do about a damaged record.
+pub(crate) const DAMAGED_ADVICE: &str = "take another name or another file; or, once nothing holds a lock of this file, stop its \
+     users and remove it with its -wal and -shm";
+
+/// Whether a column does not hold what clinch writes into it.
+pub(crate) fn is_misfit(error: &rusqlite::Error) -> bool {
+    matches!(
+        error,
+        rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..)
+    )
+}
+
 /// Access is refused.
 pub(crate) fn denied(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::Denied, format!("{} {why}", path.display()))

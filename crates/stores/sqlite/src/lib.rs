@@ -22,6 +22,7 @@ mod events;
 mod file;
 mod floor;
 mod maintenance;
+mod mine;
 mod queue;
 mod rows;
 mod schema;

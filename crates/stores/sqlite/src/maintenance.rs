@@ -96,12 +96,12 @@ pub(crate) fn reap(tx: &mut Tx<'_>) -> Step<()> {
     tx.cache.clear();
     let after = sequence::number(tx.db, key::REAPED)?;
     let rows = NameRow::batch(tx.db, tx.path, column(after), REAP_BATCH)?;
-    let mut next = rows.last().map_or(0, NameRow::id);
-    if u32::try_from(rows.len()).unwrap_or(u32::MAX) < REAP_BATCH {
-        next = 0;
-    }
+    let next = match u32::try_from(rows.count) {
+        Ok(count) if count < REAP_BATCH => 0,
+        _ => rows.last,
+    };
     let mut floor = 0;
-    for row in rows {
+    for row in rows.sound {
         if row.state.is_forgettable(now) {
             floor = floor.max(row.state.last_seq);
             row.forget(tx.db)?;
@@ -144,7 +144,7 @@ impl Core {
         if self.counters.pages.load(Ordering::Relaxed) >= SHORT_LOG {
             checkpoint(self.connection(), "TRUNCATE");
         }
-        self.sessions.end(self.mine.is_empty());
+        self.end_session();
     }
 
     fn reap_is_due(&self, now: BootTime) -> bool {

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use clinch_core::Name;
 use clinch_core::machine::{Entry, NameState, Phase};
+use clinch_core::{Error, Name};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
 
 use crate::codec::{Decoder, Encoder};
-use crate::error::{Fail, Step, corrupt};
+use crate::error::{Fail, Step, damaged, is_misfit};
 
 /// The first byte of each blob.
 const FORMAT: u8 = 1;
@@ -31,12 +32,13 @@ impl NameRow {
         const SQL: &str = "SELECT id, name, waiting, state FROM names WHERE ns = ?1 AND name = ?2";
         let found = db
             .prepare_cached(SQL)?
-            .query_row(params![ns, name.as_str()], |row| {
-                Ok((row.get(0)?, row.get(2)?, row.get(3)?))
-            })
+            .query_row(params![ns, name.as_str()], |row| Ok(Columns::of(row)))
             .optional()?;
         match found {
-            Some((id, waiting, blob)) => Self::decode(db, path, name.clone(), id, waiting, blob),
+            Some(columns) => {
+                let read = columns.and_then(|columns| Self::decode(db, name.clone(), columns));
+                read.map_err(|bad| bad.into_fail(path, name.as_str()))
+            }
             None => Ok(Self {
                 id: None,
                 state: NameState::new(name.clone()),
@@ -47,17 +49,17 @@ impl NameRow {
     }
 
     /// Loads the names in use of a namespace that start with `prefix`, in byte order.
-    pub(crate) fn in_use(db: &Connection, path: &Path, ns: &str, prefix: &str) -> Step<Vec<Self>> {
+    pub(crate) fn in_use(db: &Connection, path: &Path, ns: &str, prefix: &str) -> Step<Rows> {
         let sql = format!(
             "SELECT {COLUMNS} FROM names WHERE ns = ?1 AND name >= ?2 AND live > 0 ORDER BY name"
         );
         Self::all(db, path, &sql, params![ns, prefix], |name| {
-            name.as_str().starts_with(prefix)
+            name.starts_with(prefix.as_bytes())
         })
     }
 
     /// Loads every name with a row number above `after`, at most `count` of them.
-    pub(crate) fn batch(db: &Connection, path: &Path, after: i64, count: u32) -> Step<Vec<Self>> {
+    pub(crate) fn batch(db: &Connection, path: &Path, after: i64, count: u32) -> Step<Rows> {
         let sql = format!("SELECT {COLUMNS} FROM names WHERE id > ?1 ORDER BY id LIMIT ?2");
         Self::all(db, path, &sql, params![after, count], |_| true)
     }
@@ -67,39 +69,44 @@ impl NameRow {
         path: &Path,
         sql: &str,
         params: &[&dyn rusqlite::ToSql],
-        wanted: impl Fn(&Name) -> bool,
-    ) -> Step<Vec<Self>> {
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Step<Rows> {
         let mut statement = db.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
-        let mut found = Vec::new();
+        let mut found = Rows::default();
         while let Some(row) = rows.next()? {
-            let row = Self::read(db, path, row)?;
+            let name = match row.get_ref(1)? {
+                ValueRef::Text(name) | ValueRef::Blob(name) => name,
+                _ => b"",
+            };
             // Sorted by name: the first one without the prefix ends the range.
-            if !wanted(&row.state.name) {
+            if !wanted(name) {
                 break;
             }
-            found.push(row);
+            found.last = row.get(0)?;
+            found.count += 1;
+            match Self::read(db, row) {
+                Ok(row) => found.sound.push(row),
+                Err(Unread::Sql(error)) => return Err(Fail::Sql(error)),
+                Err(Unread::Damaged) => {
+                    let name = String::from_utf8_lossy(name);
+                    found.damaged.push(damaged(path, &name));
+                }
+            }
         }
         Ok(found)
     }
 
-    fn read(db: &Connection, path: &Path, row: &SqlRow<'_>) -> Step<Self> {
+    fn read(db: &Connection, row: &SqlRow<'_>) -> Result<Self, Unread> {
         let name: String = row.get(1)?;
-        let name = Name::new(name).map_err(Fail::Refused)?;
-        Self::decode(db, path, name, row.get(0)?, row.get(2)?, row.get(3)?)
+        let name = Name::new(name).map_err(|_| Unread::Damaged)?;
+        Self::decode(db, name, Columns::of(row)?)
     }
 
-    fn decode(
-        db: &Connection,
-        path: &Path,
-        name: Name,
-        id: i64,
-        waiting: i64,
-        blob: Vec<u8>,
-    ) -> Step<Self> {
-        let damaged = || corrupt(path, &format!("the record of {name} is damaged"));
-        let mut state = NameState::new(name.clone());
-        read_state(&blob, &mut state).ok_or_else(damaged)?;
+    fn decode(db: &Connection, name: Name, columns: Columns) -> Result<Self, Unread> {
+        let Columns { id, waiting, blob } = columns;
+        let mut state = NameState::new(name);
+        read_state(&blob, &mut state).ok_or(Unread::Damaged)?;
         let mut waiters = Vec::new();
         if waiting > 0 {
             const SQL: &str = "SELECT entry FROM waiters WHERE id = ?1 ORDER BY ticket";
@@ -107,7 +114,7 @@ impl NameRow {
             let mut rows = statement.query([id])?;
             while let Some(row) = rows.next()? {
                 let bytes: Vec<u8> = row.get(0)?;
-                let entry = Decoder::new(&bytes).entry().ok_or_else(damaged)?;
+                let entry = Decoder::new(&bytes).entry().ok_or(Unread::Damaged)?;
                 waiters.push((entry.ticket, bytes));
                 state.entries.push(entry);
             }
@@ -124,11 +131,6 @@ impl NameRow {
     /// Whether the name has no row yet.
     pub(crate) fn is_new(&self) -> bool {
         self.id.is_none()
-    }
-
-    /// The row's number; 0 for a name without one.
-    pub(crate) fn id(&self) -> i64 {
-        self.id.unwrap_or_default()
     }
 
     /// Writes what has changed since it was loaded or saved, and nothing if nothing has.
@@ -173,6 +175,71 @@ impl NameRow {
                 .execute([id])?;
         }
         Ok(())
+    }
+}
+
+/// Several names, with those that cannot be read set apart: they must not harm the others.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) sound: Vec<NameRow>,
+    /// What is wrong with each of the others.
+    pub(crate) damaged: Vec<Error>,
+    /// The number of the last row; 0 if there is none.
+    pub(crate) last: i64,
+    /// How many rows there are, damaged ones among them.
+    pub(crate) count: usize,
+}
+
+impl Rows {
+    /// The names that can be read; the others are warned of and passed over.
+    pub(crate) fn sound(self) -> Vec<NameRow> {
+        for error in self.damaged {
+            tracing::warn!(%error, "a name is passed over");
+        }
+        self.sound
+    }
+}
+
+/// The columns of a name but the name itself.
+struct Columns {
+    id: i64,
+    waiting: i64,
+    blob: Vec<u8>,
+}
+
+impl Columns {
+    fn of(row: &SqlRow<'_>) -> Result<Self, Unread> {
+        Ok(Self {
+            id: row.get(0)?,
+            waiting: row.get(2)?,
+            blob: row.get(3)?,
+        })
+    }
+}
+
+/// Why a name was not read.
+enum Unread {
+    /// SQLite failed.
+    Sql(rusqlite::Error),
+    /// What is there is not what clinch writes.
+    Damaged,
+}
+
+impl From<rusqlite::Error> for Unread {
+    fn from(error: rusqlite::Error) -> Self {
+        match is_misfit(&error) {
+            true => Self::Damaged,
+            false => Self::Sql(error),
+        }
+    }
+}
+
+impl Unread {
+    fn into_fail(self, path: &Path, name: &str) -> Fail {
+        match self {
+            Self::Sql(error) => Fail::Sql(error),
+            Self::Damaged => Fail::Refused(damaged(path, name)),
+        }
     }
 }
 

@@ -80,6 +80,10 @@ impl Sessions {
 
     /// Makes the file again if somebody has removed it: else others would take us for dead.
     pub(crate) fn keep(&mut self) {
+        if self.locked.is_empty() {
+            // The session has ended.
+            return;
+        }
         let path = lock_file(&self.folder, self.me.id);
         if fs::symlink_metadata(path).is_err() {
             tracing::warn!(folder = %self.folder.display(), "the session file was removed; making it again");

@@ -1,7 +1,7 @@
 //! What the operations do inside a transaction.
 
 use clinch_core::machine::{Entry, Phase};
-use clinch_core::store::{Claim, ClaimReply, LockView, RenewReply, Renewal};
+use clinch_core::store::{Claim, ClaimReply, LockView, LostReason, RenewReply, Renewal};
 use clinch_core::{ClientId, Name, Result};
 
 use crate::error::{Fail, Step};
@@ -30,10 +30,10 @@ pub(crate) fn run_claim(tx: &mut Tx<'_>, claim: &Claim, pid: u32) -> Step<(Claim
     })??;
     match reply.0 {
         ClaimReply::Granted(_) | ClaimReply::Queued(_) => {
-            tx.mine.insert(claim.request, claim.name.clone());
+            tx.mine.add(claim.request, claim.name.clone());
         }
         ClaimReply::Busy(_) | ClaimReply::Gone(_) => {
-            tx.mine.remove(&claim.request);
+            tx.mine.remove(claim.request);
         }
     }
     Ok(reply)
@@ -62,11 +62,20 @@ fn processes_ahead(name: &Scope<'_>, claim: &Claim, pid: u32) -> Vec<u32> {
 }
 
 pub(crate) fn run_renewal(tx: &mut Tx<'_>, renewal: &Renewal) -> Step<RenewReply> {
-    let reply = tx.on_name(&renewal.hold.name, |name| {
+    let renewed = tx.on_name(&renewal.hold.name, |name| {
         name.step(|state, now, seq, out| state.renew(renewal, now, seq, out))
-    })?;
+    });
+    let reply = match renewed {
+        // One damaged record must not cost the other holds their renewal; and what cannot be read
+        // can never be renewed.
+        Err(Fail::Refused(error)) => {
+            tracing::warn!(%error, "a hold cannot be renewed");
+            RenewReply::Lost(LostReason::Forgotten)
+        }
+        other => other?,
+    };
     if let RenewReply::Lost(_) = reply {
-        tx.mine.remove(&renewal.hold.request);
+        tx.mine.remove(renewal.hold.request);
     }
     Ok(reply)
 }
@@ -80,10 +89,7 @@ pub(crate) fn view(name: &mut Scope<'_>) -> Option<LockView> {
 /// Ends what this client still has at the store, as its holders would.
 pub(crate) fn end_own(tx: &mut Tx<'_>, me: ClientId) -> Step<()> {
     events::unsubscribe(tx, me)?;
-    let mut names: Vec<Name> = tx.mine.values().cloned().collect();
-    names.sort();
-    names.dedup();
-    for name in names {
+    for name in tx.mine.names() {
         let ended = tx.on_name(&name, |name| {
             let own = |e: &&Entry| e.client.id == me && e.phase != Phase::Delayed;
             let left: Vec<Entry> = name.state.entries.iter().filter(own).cloned().collect();
@@ -98,7 +104,7 @@ pub(crate) fn end_own(tx: &mut Tx<'_>, me: ClientId) -> Step<()> {
             Err(Fail::Sql(error)) => return Err(Fail::Sql(error)),
         }
     }
-    tx.mine.clear();
+    tx.mine.remove_all();
     Ok(())
 }
 

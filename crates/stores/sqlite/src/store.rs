@@ -142,10 +142,11 @@ impl Store for SqliteStore {
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
         let hold = hold.clone();
         let step = move |tx: &mut Tx<'_>| {
-            tx.mine.remove(&hold.request);
-            tx.on_name(&hold.name, |name| {
+            let reply = tx.on_name(&hold.name, |name| {
                 name.step(|state, now, seq, out| state.release(&hold, now, seq, out))
-            })
+            })?;
+            tx.mine.remove(hold.request);
+            Ok(reply)
         };
         self.writer.call(Route::Inline, step).await
     }
@@ -153,10 +154,11 @@ impl Store for SqliteStore {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let claim = claim.clone();
         let step = move |tx: &mut Tx<'_>| {
-            tx.mine.remove(&claim.request);
             tx.on_name(&claim.name, |name| {
                 name.step(|state, now, seq, out| state.withdraw(&claim, now, seq, out));
-            })
+            })?;
+            tx.mine.remove(claim.request);
+            Ok(())
         };
         self.writer.call(Route::Inline, step).await
     }
@@ -177,7 +179,7 @@ impl Store for SqliteStore {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         let prefix = prefix.to_owned();
         let step = move |tx: &mut Tx<'_>| {
-            let rows = NameRow::in_use(tx.db, tx.path, tx.ns, &prefix)?;
+            let rows = NameRow::in_use(tx.db, tx.path, tx.ns, &prefix)?.sound();
             let views = rows.into_iter().map(|row| tx.on_row(row, view));
             views.filter_map(Step::transpose).collect()
         };
@@ -255,5 +257,8 @@ impl Drop for SqliteStore {
         // Best effort: if another process is busy now, the writer thread ends the claims, and the
         // lock of the session file goes with the process in any case.
         drop(self.writer.close(move |tx| end_own(tx, me)));
+        // Here and not with the connection, which the writer thread may still have: a process that
+        // ends now would leave its session file behind.
+        self.writer.leave();
     }
 }

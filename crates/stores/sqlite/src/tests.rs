@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clinch_core::store::{
-    Claim, ClaimReply, Ending, Grant, Hold, LostReason, OpenContext, RenewReply, Renewal, Store,
+    Claim, ClaimReply, Ending, Grant, Hold, LostReason, OpenContext, ReleaseReply, RenewReply,
+    Renewal, Severity, Store,
 };
 use clinch_core::{Clock, ErrorKind, Identity, ManualClock, Name, OwnerId};
 
@@ -65,6 +66,17 @@ impl Machine {
         let db = rusqlite::Connection::open(self.db()).unwrap();
         db.execute("UPDATE meta SET value = 'before' WHERE key = 'boot'", [])
             .unwrap();
+    }
+
+    /// Changes the file behind the store's back.
+    fn sql(&self, sql: &str) -> usize {
+        let db = rusqlite::Connection::open(self.db()).unwrap();
+        db.execute(sql, []).unwrap()
+    }
+
+    fn count(&self, sql: &str) -> i64 {
+        let db = rusqlite::Connection::open(self.db()).unwrap();
+        db.query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
     fn meta(&self, key: &str) -> u64 {
@@ -264,18 +276,220 @@ async fn a_full_disk_grants_nothing_and_heals() {
     granted(&store, &big).await;
 }
 
+/// Ways in which a record of `bad` can be damaged.
+const DAMAGES: [&str; 4] = [
+    "UPDATE names SET state = x'01ff' WHERE name = 'bad'",
+    "UPDATE names SET state = 'no blob' WHERE name = 'bad'",
+    "UPDATE waiters SET entry = x'00' WHERE id = (SELECT id FROM names WHERE name = 'bad')",
+    "UPDATE names SET waiting = 'many' WHERE name = 'bad'",
+];
+
 #[tokio::test]
 async fn a_damaged_record_is_reported_and_harms_no_other() {
-    let machine = Machine::new();
-    let (store, identity) = machine.open();
-    pair(&store, &identity, "bad").await;
-    let db = rusqlite::Connection::open(machine.db()).unwrap();
-    db.execute("UPDATE names SET state = x'01ff'", []).unwrap();
-    drop(db);
-    let (bad, good) = (claim(&identity, "bad"), claim(&identity, "good"));
-    let (bad, good) = tokio::join!(store.claim(&bad), store.claim(&good));
-    assert_eq!(bad.unwrap_err().kind(), ErrorKind::Corrupt);
-    assert!(matches!(good.unwrap(), ClaimReply::Granted(_)));
+    for damage in DAMAGES {
+        let machine = Machine::new();
+        let (store, identity) = machine.open();
+        // On both sides of the damaged one, by name and by row.
+        let (before, bad) = (claim(&identity, "a"), claim(&identity, "bad"));
+        let first = granted(&store, &before).await;
+        let held = granted(&store, &bad).await;
+        let queued = store.claim(&claim(&identity, "bad")).await.unwrap();
+        assert!(matches!(queued, ClaimReply::Queued(_)));
+        let after = claim(&identity, "c");
+        granted(&store, &after).await;
+        let changed = machine.sql(damage);
+        assert_eq!(changed, 1, "{damage}");
+
+        let (again, good) = (claim(&identity, "bad"), claim(&identity, "good"));
+        let (again, good) = tokio::join!(store.claim(&again), store.claim(&good));
+        let error = again.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{damage}: {error}");
+        assert!(error.to_string().contains("bad"), "{error}");
+        assert!(matches!(good.unwrap(), ClaimReply::Granted(_)));
+        for outcome in [
+            store.release(&hold(&bad, &held)).await.map(drop),
+            store.inspect(&bad.name).await.map(drop),
+            store.check(&bad.name, held.seq).await.map(drop),
+            store.evict(&bad.name, None).await.map(drop),
+        ] {
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Corrupt, "{damage}");
+        }
+
+        let listed = store.list("").await.unwrap();
+        let names: Vec<&str> = listed.iter().map(|lock| lock.name.as_str()).collect();
+        assert_eq!(names, ["a", "c", "good"], "{damage}");
+        assert!(store.list("bad").await.unwrap().is_empty());
+        let findings = store.doctor().await.unwrap();
+        let records = findings.iter().find(|f| f.subject == "records").unwrap();
+        assert_eq!(records.severity, Severity::Broken);
+        assert!(records.message.contains("1 of 4"), "{records:?}");
+        assert!(records.message.contains("bad") && records.advice.is_some());
+
+        let renewal = |claim: &Claim, grant: &Grant| Renewal {
+            hold: hold(claim, grant),
+            lease: Duration::from_secs(30),
+            value: None,
+        };
+        let renewals = [renewal(&bad, &held), renewal(&before, &first)];
+        let replies = store.renew(&renewals).await.unwrap();
+        let lost = RenewReply::Lost(LostReason::Forgotten);
+        assert_eq!(replies, [lost, RenewReply::Held]);
+        store.close().await.unwrap();
+        let (other, identity) = machine.open();
+        for name in ["a", "c", "good"] {
+            granted(&other, &claim(&identity, name)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_record_stops_neither_reaping_nor_the_first_open_after_a_reboot() {
+    for damage in DAMAGES {
+        let machine = Machine::new();
+        let (store, identity) = machine.open();
+        pair(&store, &identity, "idle-1").await;
+        granted(&store, &claim(&identity, "bad")).await;
+        store.claim(&claim(&identity, "bad")).await.unwrap();
+        pair(&store, &identity, "idle-2").await;
+        let mut held = claim(&identity, "held");
+        held.lease = Duration::from_secs(86_400);
+        let grant = granted(&store, &held).await;
+        machine.sql(damage);
+
+        machine.hand.advance(Duration::from_secs(3600));
+        reap(&store).await;
+        let left = "SELECT count(*) FROM names WHERE name LIKE 'idle%'";
+        assert_eq!(machine.count(left), 0, "{damage}");
+        assert_eq!(machine.count("SELECT count(*) FROM names"), 2);
+
+        machine.reboot();
+        let ceiling = machine.meta("ceiling");
+        let (new, identity) = machine.open();
+        let next = granted(&new, &claim(&identity, "held")).await;
+        assert!(next.seq > ceiling && ceiling > grant.seq);
+        assert_eq!(next.predecessor.unwrap().ending, Ending::Expired);
+        let error = new.claim(&claim(&identity, "bad")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{damage}: {error}");
+    }
+}
+
+/// Makes the next commits of a store fail: by a hook, after which SQLite has rolled back by itself,
+/// or by a constraint, after which the transaction is still open.
+#[derive(Debug, Clone, Copy)]
+enum Failure {
+    Hook,
+    Constraint,
+}
+
+impl Failure {
+    fn set(self, store: &SqliteStore, on: bool) {
+        store.writer().with_core(|core| match self {
+            Self::Hook => {
+                let hook = on.then_some(|| true);
+                core.connection_mut().commit_hook(hook).unwrap();
+            }
+            Self::Constraint if on => {
+                let sql = "PRAGMA foreign_keys = ON;
+                    CREATE TEMP TABLE parents (id INTEGER PRIMARY KEY);
+                    CREATE TEMP TABLE children (
+                        parent REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED
+                    );
+                    CREATE TEMP TRIGGER made AFTER INSERT ON main.names
+                        BEGIN INSERT INTO children VALUES (1); END;
+                    CREATE TEMP TRIGGER changed AFTER UPDATE ON main.names
+                        BEGIN INSERT INTO children VALUES (1); END;";
+                core.connection().execute_batch(sql).unwrap();
+            }
+            Self::Constraint => {
+                let sql = "DROP TRIGGER made; DROP TRIGGER changed;
+                    DROP TABLE children; DROP TABLE parents;";
+                core.connection().execute_batch(sql).unwrap();
+            }
+        });
+    }
+}
+
+fn assert_unsure(error: &clinch_core::Error) {
+    assert!(error.may_have_taken_effect(), "{error}");
+}
+
+#[tokio::test]
+async fn a_claim_whose_commit_fails_is_unsure_and_grants_nothing() {
+    for failure in [Failure::Hook, Failure::Constraint] {
+        let machine = Machine::new();
+        let (store, identity) = machine.open();
+        let (other, rival) = machine.open();
+        let before = pair(&store, &identity, "n").await;
+        let (mine, new) = (claim(&identity, "n"), claim(&identity, "new"));
+        failure.set(&store, true);
+        // Both in one transaction: neither may be told that it was without effect.
+        let (known, fresh) = tokio::join!(store.claim(&mine), store.claim(&new));
+        assert_unsure(&known.unwrap_err());
+        assert_unsure(&fresh.unwrap_err());
+        assert!(other.list("").await.unwrap().is_empty(), "{failure:?}");
+        assert_unsure(&store.claim(&mine).await.unwrap_err());
+        failure.set(&store, false);
+        // What this store remembers is what the file says.
+        assert!(store.inspect(&mine.name).await.unwrap().is_none());
+        let theirs = claim(&rival, "n");
+        let taken = granted(&other, &theirs).await;
+        assert!(taken.seq > before);
+        let reply = store.claim(&mine).await.unwrap();
+        assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
+        other.release(&hold(&theirs, &taken)).await.unwrap();
+        let repeated = granted(&store, &mine).await;
+        assert!(repeated.seq > taken.seq);
+        assert_eq!(machine.count("SELECT sum(live) FROM names"), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_release_whose_commit_fails_wakes_nobody_and_close_ends_the_hold() {
+    for failure in [Failure::Hook, Failure::Constraint] {
+        for repeat in [false, true] {
+            let machine = Machine::new();
+            let (store, identity) = machine.open();
+            let (other, rival) = machine.open();
+            let mine = claim(&identity, "n");
+            let grant = granted(&store, &mine).await;
+            let waiting = claim(&rival, "n");
+            let mut wakes = other.wakes(&waiting);
+            let reply = other.claim(&waiting).await.unwrap();
+            assert!(matches!(reply, ClaimReply::Queued(_)));
+            failure.set(&store, true);
+            let released = store.release(&hold(&mine, &grant)).await;
+            assert_unsure(&released.unwrap_err());
+            assert_unsure(&store.withdraw(&mine).await.unwrap_err());
+            failure.set(&store, false);
+            // The file says that it is held, so nobody may have been told otherwise.
+            let early = tokio::time::timeout(Duration::from_millis(30), wakes.next()).await;
+            assert!(early.is_err(), "{early:?}");
+            let reply = other.claim(&waiting).await.unwrap();
+            assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
+            if repeat {
+                let released = store.release(&hold(&mine, &grant)).await.unwrap();
+                assert_eq!(released, ReleaseReply::Released);
+            } else {
+                store.close().await.unwrap();
+            }
+            let next = granted(&other, &waiting).await;
+            assert_eq!(next.predecessor.unwrap().ending, Ending::Released);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_close_whose_commit_fails_leaves_the_session_to_be_found_dead() {
+    for failure in [Failure::Hook, Failure::Constraint] {
+        let machine = Machine::new();
+        let (store, identity) = machine.open();
+        granted(&store, &claim(&identity, "n")).await;
+        failure.set(&store, true);
+        assert_unsure(&store.close().await.unwrap_err());
+        let (other, rival) = machine.open();
+        let next = granted(&other, &claim(&rival, "n")).await;
+        assert_eq!(next.predecessor.unwrap().ending, Ending::Expired);
+    }
 }
 
 #[test]

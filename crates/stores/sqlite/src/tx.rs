@@ -1,15 +1,15 @@
 //! One transaction: the steps of several operations, and what others are to be told of them.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use clinch_core::machine::{NameState, Outcome, Woken};
 use clinch_core::store::Event;
-use clinch_core::{BootTime, ClientId, ClientInfo, Clock, Name, RequestId};
+use clinch_core::{BootTime, ClientId, ClientInfo, Clock, Name};
 use rusqlite::Connection;
 
 use crate::cache::Cache;
 use crate::error::Step;
+use crate::mine::Mine;
 use crate::rows::NameRow;
 use crate::sequence::{self, Numbers, key};
 use crate::session::Sessions;
@@ -25,7 +25,7 @@ pub(crate) struct Tx<'a> {
     pub(crate) numbers: &'a mut Numbers,
     pub(crate) cache: &'a mut Cache,
     /// Claims of this client that may be at the store: what `close` has to end.
-    pub(crate) mine: &'a mut HashMap<RequestId, Name>,
+    pub(crate) mine: &'a mut Mine,
     /// What to tell after the commit.
     pub(crate) news: News,
 }

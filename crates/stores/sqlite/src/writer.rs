@@ -230,6 +230,26 @@ impl Writer {
         Some(answer)
     }
 
+    /// Ends the session of a closed store that nobody uses any more, unless claims are left that the
+    /// writer thread is to end.
+    pub(crate) fn leave(self: &Arc<Self>) {
+        let given_up = self.with_core(|core| {
+            if !core.mine.is_empty() {
+                if !self.has_jobs() {
+                    core.end_session();
+                }
+                return Vec::new();
+            }
+            core.end_session();
+            // Nothing is at the store that would have to be ended, but a watch perhaps, which
+            // whoever finds the watcher gone ends. And the callers of the rest have gone.
+            self.queue().jobs.drain(..).collect()
+        });
+        for job in given_up {
+            job.done(Err(closed()));
+        }
+    }
+
     fn wake_thread(self: &Arc<Self>) {
         self.queue().drain = true;
         self.start_thread();

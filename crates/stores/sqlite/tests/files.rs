@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use clinch_core::store::{Severity, Store};
+use clinch_core::store::{Ending, Severity, Store};
 use clinch_core::{Clock, ErrorKind};
 use common::{Client, Folder, hold};
 
@@ -162,6 +162,79 @@ async fn nothing_is_left_in_the_session_folder() {
         .unwrap()
         .count();
     assert_eq!(left, 0);
+}
+
+fn session_files(folder: &Folder) -> Vec<String> {
+    let all = fs::read_dir(folder.0.join("locks.db.sessions")).unwrap();
+    all.map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_dropped_store_takes_its_session_file_with_it() {
+    let folder = Folder::new();
+    for round in 0..20 {
+        let client = folder.client();
+        // These start the writer thread, which outlives the store for a moment.
+        client.store.list("").await.unwrap();
+        client.store.doctor().await.unwrap();
+        let events = client.store.events("").await.unwrap();
+        if round % 2 == 0 {
+            client.granted(&client.mutex("a")).await;
+        }
+        drop(client);
+        assert_eq!(session_files(&folder), [""; 0], "round {round}");
+        drop(events);
+    }
+    let client = folder.client();
+    assert!(client.store.list("").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_store_without_claims_leaves_nothing_while_another_process_writes() {
+    let folder = Folder::new();
+    let (dropped, half_closed, holding) = (folder.client(), folder.client(), folder.client());
+    dropped.store.list("").await.unwrap();
+    let _events = dropped.store.events("").await.unwrap();
+    half_closed.store.list("").await.unwrap();
+    holding.granted(&holding.mutex("a")).await;
+    let other = rusqlite::Connection::open(folder.db()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    drop(dropped);
+    let short = std::time::Duration::from_millis(20);
+    let closed = tokio::time::timeout(short, half_closed.store.close()).await;
+    assert!(closed.is_err(), "it does not wait for the other process");
+    drop(half_closed);
+    let id = holding.identity.info().id;
+    assert_eq!(session_files(&folder), [format!("{id}.lock")]);
+    // What it holds is still at the store: the file stays until that has ended.
+    drop(holding);
+    assert_eq!(session_files(&folder), [format!("{id}.lock")]);
+    other.execute_batch("COMMIT").unwrap();
+    for _ in 0..200 {
+        if session_files(&folder).is_empty() {
+            break;
+        }
+        tokio::time::sleep(short).await;
+    }
+    assert_eq!(session_files(&folder), [""; 0]);
+    let next = folder.client();
+    let grant = next.granted(&next.mutex("a")).await;
+    assert_eq!(grant.predecessor.unwrap().ending, Ending::Released);
+    // Whoever has events to tell finds the watcher gone.
+    let watchers = || {
+        let sql = "SELECT count(*) FROM watchers";
+        other
+            .query_row(sql, [], |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
+    for _ in 0..200 {
+        if watchers() == 0 {
+            break;
+        }
+        tokio::time::sleep(short).await;
+    }
+    assert_eq!(watchers(), 0);
 }
 
 /// Runs as another user, when the test below starts it so.

@@ -94,6 +94,33 @@ fn processes_exclude_each_other_and_wake_each_other() {
     assert!(text.starts_with(&format!("{} ", 4 * ROUNDS)), "{text}");
 }
 
+/// Looks, as `clinch list` does, and ends without a word to the store.
+#[tokio::test]
+async fn helper_that_looks() {
+    let Some(folder) = std::env::var_os("CLINCH_TEST_LOOK") else {
+        return;
+    };
+    let client = Client::open(&Path::new(&folder).join("locks.db"), Clock::boot()).unwrap();
+    client.store.list("").await.unwrap();
+    drop(client);
+    std::process::exit(0);
+}
+
+#[test]
+fn a_short_process_leaves_no_session_file() {
+    let folder = Folder::new();
+    for _ in 0..5 {
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "helper_that_looks"])
+            .env("CLINCH_TEST_LOOK", &folder.0)
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let left = fs::read_dir(folder.0.join("locks.db.sessions")).unwrap();
+        assert_eq!(left.count(), 0);
+    }
+}
+
 #[tokio::test]
 async fn killed_processes_leave_nothing_behind() {
     let folder = Folder::new();

@@ -1,0 +1,215 @@
+//! One measured cell: workers that do the same for a time.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use clinch::Result;
+use tokio::task::JoinSet;
+
+use super::hist::{Percentiles, Spans};
+use super::lab::{Halt, Lab};
+
+/// The most steps of one worker: nothing runs for ever.
+const MOST: u64 = 1_000_000_000;
+/// How long workers may take to end after they were told to.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What one worker of a cell does again and again.
+pub(super) trait Work: Send + 'static {
+    /// One step; gives the span that counts.
+    fn step(&mut self) -> impl Future<Output = Result<Duration>> + Send;
+}
+
+/// What the workers of a cell saw.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// Steps per second.
+    pub(super) rate: f64,
+    pub(super) spans: Spans,
+    /// Steps of each worker while it was measured.
+    pub(super) counts: Vec<u64>,
+    /// Operations at the engine for each step, over the whole run with its warm-up.
+    pub(super) operations: f64,
+}
+
+impl Measured {
+    /// Most steps of a worker by the fewest; `None` when one came never to its turn.
+    pub(super) fn fairness(&self) -> Option<f64> {
+        let most = self.counts.iter().max().copied().unwrap_or_default();
+        let fewest = self.counts.iter().min().copied().unwrap_or_default();
+        ratio(to_f64(most), to_f64(fewest))
+    }
+}
+
+/// Several rounds of one cell.
+#[derive(Debug, Default)]
+pub(super) struct Rounds(Vec<Measured>);
+
+impl Rounds {
+    pub(super) fn push(&mut self, round: Measured) {
+        self.0.push(round);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The rate of the round in the middle: a disturbance of one round does not show in it.
+    pub(super) fn rate(&self) -> f64 {
+        let mut rates: Vec<f64> = self.0.iter().map(|round| round.rate).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).copied().unwrap_or_default()
+    }
+
+    /// Operations for each step, on average.
+    pub(super) fn operations(&self) -> f64 {
+        let sum: f64 = self.0.iter().map(|round| round.operations).sum();
+        let rounds = u64::try_from(self.0.len()).unwrap_or(u64::MAX);
+        ratio(sum, to_f64(rounds)).unwrap_or_default()
+    }
+
+    /// Percentiles of all rounds together: a disturbance does show in these.
+    pub(super) fn percentiles(&self) -> Result<Percentiles> {
+        let mut spans = Spans::new()?;
+        for round in &self.0 {
+            spans.add(&round.spans)?;
+        }
+        Ok(spans.percentiles())
+    }
+}
+
+const WARM_UP: u8 = 0;
+const MEASURED: u8 = 1;
+const OVER: u8 = 2;
+
+/// How long a cell runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// Before it is measured.
+    pub(super) warm_up: Duration,
+    /// While it is measured.
+    pub(super) span: Duration,
+}
+
+impl Times {
+    /// For one of several rounds.
+    pub(super) fn share(self, rounds: u32) -> Self {
+        Self {
+            warm_up: self.warm_up / rounds,
+            span: self.span / rounds,
+        }
+    }
+}
+
+/// Tells the workers that it is over, also when the cell is dropped half-way.
+struct Phase(Arc<AtomicU8>);
+
+impl Drop for Phase {
+    fn drop(&mut self) {
+        self.0.store(OVER, Ordering::Release);
+    }
+}
+
+/// What one worker saw.
+struct Seen<W> {
+    worker: W,
+    spans: Spans,
+    /// All steps, with those of the warm-up.
+    steps: u64,
+}
+
+/// Runs the workers through a warm-up and the measured time, and gives them back.
+pub(super) async fn run<W: Work>(
+    lab: &Lab,
+    times: Times,
+    workers: Vec<W>,
+) -> Result<(Measured, Vec<W>), Halt> {
+    let phase = Phase(Arc::new(AtomicU8::new(WARM_UP)));
+    let store = lab.clinch.store();
+    let operations = store.operations();
+    let mut tasks = JoinSet::new();
+    for worker in workers {
+        tasks.spawn(work(worker, phase.0.clone()));
+    }
+    lab.pause(times.warm_up).await?;
+    let from = lab.clock.now();
+    phase.0.store(MEASURED, Ordering::Release);
+    let outcome = lab.pause(times.span).await;
+    phase.0.store(OVER, Ordering::Release);
+    let time = lab.clock.now().since(from);
+    // Also after a signal: the workers release what they hold before they end.
+    let seen = join(lab, tasks).await?;
+    outcome?;
+    let mut spans = Spans::new()?;
+    for one in &seen {
+        spans.add(&one.spans)?;
+    }
+    let operations = to_f64(store.operations() - operations);
+    let steps = to_f64(seen.iter().map(|one| one.steps).sum());
+    let measured = Measured {
+        rate: to_f64(spans.len()) / time.as_secs_f64().max(1e-9),
+        counts: seen.iter().map(|one| one.spans.len()).collect(),
+        spans,
+        operations: ratio(operations, steps).unwrap_or_default(),
+    };
+    Ok((measured, seen.into_iter().map(|one| one.worker).collect()))
+}
+
+async fn join<W: Work>(
+    lab: &Lab,
+    mut tasks: JoinSet<Result<Seen<W>>>,
+) -> Result<Vec<Seen<W>>, Halt> {
+    let mut seen = Vec::with_capacity(tasks.len());
+    let patience = lab.clock.sleep(PATIENCE);
+    let mut patience = std::pin::pin!(patience);
+    loop {
+        let joined = tokio::select! {
+            joined = tasks.join_next() => joined,
+            () = &mut patience => return Err(super::internal("a worker did not end in time").into()),
+        };
+        match joined {
+            None => return Ok(seen),
+            Some(Ok(one)) => seen.push(one?),
+            Some(Err(error)) => {
+                return Err(super::internal(format!("a worker failed: {error}")).into());
+            }
+        }
+    }
+}
+
+async fn work<W: Work>(mut worker: W, phase: Arc<AtomicU8>) -> Result<Seen<W>> {
+    let mut spans = Spans::new()?;
+    let mut steps = 0;
+    while steps < MOST {
+        let span = worker.step().await?;
+        steps += 1;
+        match phase.load(Ordering::Acquire) {
+            WARM_UP => {}
+            MEASURED => spans.record(span),
+            _ => break,
+        }
+        // A store that always answers at once must not starve the other workers.
+        tokio::task::coop::consume_budget().await;
+    }
+    Ok(Seen {
+        worker,
+        spans,
+        steps,
+    })
+}
+
+/// `a` by `b`, where there is a `b`.
+pub(super) fn ratio(a: f64, b: f64) -> Option<f64> {
+    (b > 0.0).then(|| a / b)
+}
+
+/// A count as a number to divide by.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "three digits are all that counts"
+)]
+pub(super) fn to_f64(count: u64) -> f64 {
+    count as f64
+}

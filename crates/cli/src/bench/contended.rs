@@ -1,0 +1,146 @@
+//! One name that all tasks of this process want.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clinch::{Clock, Lock, Result, Token};
+
+use super::cell::{self, Work, ratio};
+use super::lab::{Halt, Lab};
+use super::report::{ContendedRow, Report};
+
+/// How many tasks want the name.
+const TASKS: [u64; 3] = [2, 8, 64];
+
+/// What the lock protects: plain loads and stores, which only the lock keeps apart.
+#[derive(Debug, Default)]
+struct Cell {
+    /// Who is inside; 0 when nobody is.
+    holder: AtomicU64,
+    /// The token of the last one who entered.
+    token: AtomicU64,
+    violations: AtomicU64,
+}
+
+impl Cell {
+    fn enter(&self, me: u64, token: Token) {
+        let inside = self.holder.load(Ordering::Relaxed);
+        let last = self.token.load(Ordering::Relaxed);
+        self.holder.store(me, Ordering::Relaxed);
+        self.token.store(token.get(), Ordering::Relaxed);
+        if inside != 0 || token.get() <= last {
+            self.violated();
+        }
+    }
+
+    fn leave(&self, me: u64, token: Token) {
+        let inside = self.holder.load(Ordering::Relaxed);
+        let last = self.token.load(Ordering::Relaxed);
+        self.holder.store(0, Ordering::Relaxed);
+        if inside != me || token.get() != last {
+            self.violated();
+        }
+    }
+
+    fn violated(&self) {
+        self.violations.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// One of those who want the name.
+struct Rival {
+    me: u64,
+    lock: Lock,
+    cell: Arc<Cell>,
+    clock: Clock,
+}
+
+impl Work for Rival {
+    async fn step(&mut self) -> Result<Duration> {
+        let from = self.clock.now();
+        let guard = self.lock.acquire().await?;
+        let waited = self.clock.now().since(from);
+        let token = guard.token();
+        self.cell.enter(self.me, token);
+        self.cell.leave(self.me, token);
+        guard.release().await?;
+        Ok(waited)
+    }
+}
+
+/// Measures with hand-over inside the process, and `fair`, at 2, 8 and 64 tasks.
+pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
+    for fair in [false, true] {
+        if fair
+            && !lab
+                .clinch
+                .info()
+                .capabilities
+                .has(clinch::store::Capability::Queue)
+        {
+            report.skip("contended, fair", "this store has no queue");
+            return Ok(());
+        }
+        for tasks in TASKS {
+            let how = if fair { ", fair" } else { "" };
+            lab.progress.say(&format!("one name, {tasks} tasks{how}"));
+            one(lab, report, tasks, fair).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn one(lab: &Lab, report: &mut Report, tasks: u64, fair: bool) -> Result<(), Halt> {
+    let lock = lab.clinch.lock(lab.name(&format!("one/{tasks}/{fair}")));
+    let lock = if fair { lock.fair() } else { lock };
+    let cell = Arc::new(Cell::default());
+    let rivals = (1..=tasks).map(|me| Rival {
+        me,
+        lock: lock.clone(),
+        cell: cell.clone(),
+        clock: lab.clock.clone(),
+    });
+    let (measured, _) = cell::run(lab, lab.times, rivals.collect()).await?;
+    let uncontended = report.uncontended_rate(1);
+    report.contended.push(ContendedRow {
+        tasks,
+        fair,
+        acquisitions_per_s: measured.rate,
+        wait: measured.spans.percentiles(),
+        fairness: measured.fairness(),
+        operations_per_acquisition: measured.operations,
+        violations: cell.violations.load(Ordering::Relaxed),
+        ratio_to_uncontended: uncontended.and_then(|rate| ratio(measured.rate, rate)),
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_inside_are_a_violation() {
+        let token = |seq| Token::new(seq, 0).unwrap();
+        let cell = Cell::default();
+        cell.enter(1, token(1));
+        cell.leave(1, token(1));
+        assert_eq!(cell.violations.load(Ordering::Relaxed), 0);
+        cell.enter(1, token(2));
+        cell.enter(2, token(3));
+        cell.leave(1, token(2));
+        assert_eq!(cell.violations.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_token_that_does_not_rise_is_a_violation() {
+        let cell = Cell::default();
+        let token = Token::new(5, 1).unwrap();
+        for me in [1, 2] {
+            cell.enter(me, token);
+            cell.leave(me, token);
+        }
+        assert_eq!(cell.violations.load(Ordering::Relaxed), 1);
+    }
+}

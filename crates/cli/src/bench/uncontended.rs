@@ -1,0 +1,32 @@
+//! A lock that nobody else wants.
+
+use std::time::Duration;
+
+use clinch::{Clock, Lock, Result};
+
+use super::cell::Work;
+use super::lab::Lab;
+
+/// A worker with a name of its own.
+pub(super) struct Alone {
+    lock: Lock,
+    clock: Clock,
+}
+
+impl Work for Alone {
+    async fn step(&mut self) -> Result<Duration> {
+        let from = self.clock.now();
+        let guard = self.lock.acquire().await?;
+        guard.release().await?;
+        Ok(self.clock.now().since(from))
+    }
+}
+
+/// So many workers, each with a name of its own.
+pub(super) fn workers(lab: &Lab, count: u64) -> Vec<Alone> {
+    let one = |number| Alone {
+        lock: lab.clinch.lock(lab.name(&format!("alone/{number}"))),
+        clock: lab.clock.clone(),
+    };
+    (0..count).map(one).collect()
+}

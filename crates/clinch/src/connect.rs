@@ -85,7 +85,9 @@ impl Connect {
         let url: StoreUrl = self.url.parse()?;
         let context = Clinch::context(&self.namespace)?;
         let store = open(&url, context.clone()).await?;
-        let mut builder = Clinch::builder(store, context).hand_over(self.hand_over);
+        let mut builder = Clinch::builder(store, context)
+            .hand_over(self.hand_over)
+            .peers(stores());
         if let Some(patience) = self.patience {
             builder = builder.patience(patience);
         }

@@ -92,6 +92,13 @@ impl FromStr for StoreUrl {
             Some((rest, query)) => (rest, query),
             None => (rest, ""),
         };
+        // `//user:pa?ss@host`: what follows the `?` is a part of the password, not a parameter.
+        if rest.starts_with("//") && !rest.contains('@') && query.contains('@') {
+            return Err(
+                Error::invalid(format!("{} has a `?` before its `@`", redact(text)))
+                    .with_advice("write a `?` in a user name or password as %3F, an `@` as %40"),
+            );
+        }
         let mut params = BTreeMap::new();
         for pair in query.split('&').filter(|p| !p.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -134,11 +141,14 @@ impl fmt::Debug for StoreUrl {
 /// assert_eq!(redact("sqlite:/tmp/a.db"), "sqlite:/tmp/a.db");
 /// ```
 pub fn redact(url: &str) -> String {
+    // Credentials first, up to the last `@` that can end them: a password that was not escaped may
+    // contain `?`, `/` or `@` itself, and hiding too much is better than showing a part of it.
+    let url = redact_authority(url);
     let (base, query) = match url.split_once('?') {
         Some((base, query)) => (base, Some(query)),
-        None => (url, None),
+        None => (url.as_str(), None),
     };
-    let mut out = redact_authority(base);
+    let mut out = base.to_owned();
     if let Some(query) = query {
         out.push('?');
         let pairs: Vec<String> = query.split('&').map(redact_pair).collect();
@@ -147,17 +157,18 @@ pub fn redact(url: &str) -> String {
     out
 }
 
-fn redact_authority(base: &str) -> String {
-    let Some((scheme, rest)) = base.split_once("://") else {
-        return base.to_owned();
+fn redact_authority(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
     };
-    // The last `@` ends the credentials: a password may contain one.
     let Some((credentials, host)) = rest.rsplit_once('@') else {
-        return base.to_owned();
+        return url.to_owned();
     };
     match credentials.split_once(':') {
+        // An `@` in the path or in a parameter, with no credentials before it.
+        Some((user, _)) if user.contains('/') => url.to_owned(),
         Some((user, _)) => format!("{scheme}://{user}:***@{host}"),
-        None => base.to_owned(),
+        None => url.to_owned(),
     }
 }
 
@@ -211,6 +222,20 @@ mod tests {
         for shown in [url.to_string(), format!("{url:?}"), redact(url.expose())] {
             assert!(!shown.contains("s3cr"), "{shown}");
         }
+        for text in [
+            "mysql://u:s3?cr@h/db",
+            "mysql://u:a/s3cr@h/db?x=1",
+            "redis://:s3cr@h",
+            "mysql://u:s3cr@h:3306,h2:3306/db?label=a@b",
+        ] {
+            let shown = match text.parse::<StoreUrl>() {
+                Ok(url) => format!("{url} {url:?} {:?}", url.finish(&[])),
+                Err(error) => format!("{error} {error:?}"),
+            };
+            assert!(!shown.contains("cr"), "{shown}");
+        }
+        let plain = "sqlite:///srv/a@b:c/locks.db";
+        assert_eq!(redact(plain), plain);
         let no_scheme = "s3cr".parse::<StoreUrl>().unwrap_err();
         assert_eq!(no_scheme.kind(), crate::ErrorKind::Invalid);
     }

@@ -43,9 +43,18 @@ pub struct ClinchBuilder {
     store: Arc<dyn Store>,
     context: OpenContext,
     settings: Settings,
+    peers: Vec<StoreInfo>,
 }
 
 impl ClinchBuilder {
+    /// The stores of this build: an error about something that this store cannot do names those
+    /// that can.
+    #[must_use]
+    pub fn peers(mut self, peers: Vec<StoreInfo>) -> Self {
+        self.peers = peers;
+        self
+    }
+
     /// For how long claims and releases go on while the store cannot be reached (10 s unless said).
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
@@ -63,7 +72,7 @@ impl ClinchBuilder {
     /// The client.
     pub fn build(self) -> Clinch {
         Clinch {
-            engine: Engine::new(self.store, self.context, self.settings),
+            engine: Engine::new(self.store, self.context, self.settings, self.peers),
         }
     }
 }
@@ -95,6 +104,7 @@ impl Clinch {
             store,
             context,
             settings: Settings::default(),
+            peers: Vec::new(),
         }
     }
 

@@ -32,7 +32,7 @@ pub use settings::{HandOver, Settings};
 pub use tenure::Status;
 pub(crate) use tenure::Tenure;
 
-use crate::store::{Capability, Claim, OpenContext, Store};
+use crate::store::{Capability, Claim, OpenContext, Store, StoreInfo};
 use crate::{Clock, Error, ErrorKind, Identity, LostReason, Name, OwnerId, Result};
 
 /// One client of one store.
@@ -42,6 +42,8 @@ pub(crate) struct Engine {
     pub(crate) clock: Clock,
     pub(crate) identity: Arc<Identity>,
     pub(crate) settings: Settings,
+    /// The stores of this build, to name those that can do what this one cannot.
+    peers: Vec<StoreInfo>,
     pub(crate) renewer: renew::Renewer,
     pub(crate) tasks: tasks::Tasks,
     lanes: Mutex<HashMap<LaneKey, Arc<Lane>>>,
@@ -61,12 +63,14 @@ impl Engine {
         store: Arc<dyn Store>,
         context: OpenContext,
         settings: Settings,
+        peers: Vec<StoreInfo>,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
             clock: context.clock,
             identity: context.identity,
             settings,
+            peers,
             renewer: renew::Renewer::default(),
             tasks: tasks::Tasks::default(),
             lanes: Mutex::default(),
@@ -90,7 +94,22 @@ impl Engine {
             format!("this store has no {capability}"),
         )
         .with_store(info.scheme)
-        .with_advice("`clinch stores` shows which stores have it"))
+        .with_advice(self.who_has(capability)))
+    }
+
+    /// The stores of this build that have a capability.
+    fn who_has(&self, capability: Capability) -> String {
+        let able = |store: &&StoreInfo| store.capabilities.has(capability);
+        let names: Vec<&str> = self
+            .peers
+            .iter()
+            .filter(able)
+            .map(|store| store.scheme)
+            .collect();
+        match names.as_slice() {
+            [] => "`clinch stores` shows which stores have it".to_owned(),
+            names => format!("these have it: {}", names.join(", ")),
+        }
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {

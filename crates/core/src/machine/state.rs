@@ -214,6 +214,14 @@ impl NameState {
     pub fn view(&self, now: BootTime) -> Option<LockView> {
         let live = || self.entries.iter().filter(|e| e.until > now);
         let limit = live().find(|e| e.phase != Phase::Delayed)?.limit;
+        // A hold that has just run out is delayed from that moment, whether or not a step has
+        // noticed it yet.
+        let delay_end = |e: &Entry| match e.phase {
+            Phase::Delayed => e.until,
+            Phase::Held { .. } if e.until <= now => e.until + e.lock_delay,
+            Phase::Held { .. } | Phase::Waiting => now,
+        };
+        let delayed_for = self.entries.iter().map(|e| delay_end(e).since(now)).max();
         Some(LockView {
             name: self.name.clone(),
             limit,
@@ -225,10 +233,7 @@ impl NameState {
                 .filter(|e| e.phase == Phase::Waiting)
                 .map(|e| e.view(now))
                 .collect(),
-            delayed_for: live()
-                .filter(|e| e.phase == Phase::Delayed)
-                .map(|e| e.until.since(now))
-                .max(),
+            delayed_for: delayed_for.filter(|span| !span.is_zero()),
         })
     }
 

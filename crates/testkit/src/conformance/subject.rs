@@ -178,11 +178,11 @@ impl<S: Subject> Subject for Lacking<S> {
         self.full.sees_death()
     }
 
-    /// The refusal, what depends on the capability, and the groups that show that the rest works:
-    /// the full store runs all of it.
+    /// The refusal, and the groups that show that the rest works; the full store runs all of it,
+    /// and lists what does not apply.
     fn wants(&self, case: &Case) -> bool {
         let groups = ["refusal", "exclusion", "waiting", "multi", "election"];
-        groups.contains(&case.group) || case.needs.contains(&Need::Has(self.capability))
+        groups.contains(&case.group) && case.does_not_apply(self).is_none()
     }
 
     fn alone(&self) -> Option<&'static str> {

@@ -27,8 +27,6 @@ pub(crate) fn void_other_boots(db: &Connection, path: &Path, clock: &Clock) -> R
         return Ok(());
     }
     // Rare, and durable at once: after it, numbers start anew.
-    let wait = |on: u64| db.busy_timeout(std::time::Duration::from_secs(on));
-    wait(5).map_err(failed)?;
     db.pragma_update(None, "synchronous", "FULL")
         .map_err(failed)?;
     let voided = void(db, path, clock, &boot).map_err(|fail| match fail {
@@ -37,7 +35,6 @@ pub(crate) fn void_other_boots(db: &Connection, path: &Path, clock: &Clock) -> R
     });
     db.pragma_update(None, "synchronous", "NORMAL")
         .map_err(failed)?;
-    wait(0).map_err(failed)?;
     voided
 }
 

@@ -105,7 +105,8 @@ impl Core {
         let failed = |error| sql(error, &self.path);
         let ceiling = sequence::number(&self.db, key::CEILING).map_err(failed)?;
         self.numbers.learn(ceiling);
-        boot::void_other_boots(&self.db, &self.path, &self.context.clock)
+        boot::void_other_boots(&self.db, &self.path, &self.context.clock)?;
+        schema::stop_waiting(&self.db).map_err(failed)
     }
 
     /// Connects anew, for a file that was replaced or a connection that failed. The numbers that
@@ -115,7 +116,8 @@ impl Core {
         self.path = file::prepare(&self.config)?;
         let (db, file) = connect(&self.path, &self.counters)?;
         let failed = |error| sql(error, &self.path);
-        (self.db, self.file, self.suspect) = (db, file, false);
+        // Until all of this is done the connection is not to be used.
+        (self.db, self.file, self.suspect) = (db, file, true);
         self.cache = Cache::default();
         self.sessions.keep();
         if self.numbers.highest() > 0 {
@@ -124,7 +126,9 @@ impl Core {
                 sequence::raise(&self.db, key::FLOOR, self.numbers.highest()).map_err(failed)?;
             }
         }
-        self.greet()
+        self.greet()?;
+        self.suspect = false;
+        Ok(())
     }
 
     /// Begins a transaction, without waiting for anybody.

@@ -1,12 +1,13 @@
 //! The tables, and how a database file becomes a store.
 
 use std::path::Path;
+use std::time::Duration;
 
-use clinch_core::{Error, ErrorKind, Result};
+use clinch_core::{Clock, Error, ErrorKind, Result};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-use crate::error::{corrupt, sql};
+use crate::error::{corrupt, is_busy, sql};
 
 /// Marks the file as ours, in its header: "clin".
 pub(crate) const APPLICATION_ID: i32 = 0x636c_696e;
@@ -73,14 +74,15 @@ pub(crate) fn check_version(number: i32) -> Result<()> {
     .with_advice("build it with SQLite 3.51.3 or later (the `bundled` one is)"))
 }
 
-/// Opens the file, which `file::prepare` has found to be ours or empty.
+/// How long opening waits for other processes that open the file, or make it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Opens the file, which `file::prepare` has found to be ours or empty. The connection waits for
+/// others by itself until [`stop_waiting`].
 pub(crate) fn connect(path: &Path) -> Result<Connection> {
     let failed = |error| sql(error, path);
     let connection = open_raw(path).map_err(failed)?;
-    // Only here may the driver wait by itself: two processes may be making the file at once.
-    connection
-        .busy_timeout(std::time::Duration::from_secs(5))
-        .map_err(failed)?;
+    connection.busy_timeout(PATIENCE).map_err(failed)?;
     // The mark before the version: another process may be making the file, and sets both at once.
     if pragma(&connection, "application_id").map_err(failed)? != APPLICATION_ID {
         create(&connection, path)?;
@@ -89,11 +91,14 @@ pub(crate) fn connect(path: &Path) -> Result<Connection> {
     if version != VERSION {
         return Err(too_new(path, version));
     }
+    switch_to_log(&connection, path)?;
     tune(&connection).map_err(failed)?;
-    connection
-        .busy_timeout(std::time::Duration::ZERO)
-        .map_err(failed)?;
     Ok(connection)
+}
+
+/// From now on the writer thread waits, and the driver does not.
+pub(crate) fn stop_waiting(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(Duration::ZERO)
 }
 
 /// A connection without waiting and without any setting.
@@ -156,10 +161,24 @@ fn create(connection: &Connection, path: &Path) -> Result<()> {
             ))
             .map_err(failed)?;
     }
-    transaction.commit().map_err(failed)?;
-    let mode: String = connection
-        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
-        .map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+/// Makes sure that the log is in use before anything else happens. Not only whoever made the tables
+/// does it: that process may not have come to it yet, or have died before.
+fn switch_to_log(connection: &Connection, path: &Path) -> Result<()> {
+    let clock = Clock::boot();
+    let since = clock.now();
+    let mode: String = loop {
+        let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
+        match mode {
+            // SQLite does not wait here by itself: two who wait to switch would wait for each other.
+            Err(error) if is_busy(&error) && clock.now().since(since) < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            mode => break mode.map_err(|error| sql(error, path))?,
+        }
+    };
     if mode != "wal" {
         return Err(Error::new(
             ErrorKind::Unsupported,

@@ -124,6 +124,46 @@ fn an_empty_file_becomes_a_store() {
     );
 }
 
+#[test]
+fn a_file_whose_maker_died_half_way_gets_its_log() {
+    let folder = Folder::new();
+    drop(folder.client());
+    let db = rusqlite::Connection::open(folder.db()).unwrap();
+    db.execute_batch("PRAGMA journal_mode = DELETE").unwrap();
+    let mode = || {
+        let db = rusqlite::Connection::open(folder.db()).unwrap();
+        db.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))
+            .unwrap()
+    };
+    assert_eq!(mode(), "delete");
+    // Another one reads meanwhile, which keeps the log from being switched on at once.
+    db.execute_batch("BEGIN; SELECT * FROM meta;").unwrap();
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| drop(folder.client()));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!opened.is_finished());
+        db.execute_batch("COMMIT").unwrap();
+    });
+    assert_eq!(mode(), "wal");
+}
+
+#[test]
+fn many_who_open_a_new_file_at_once_all_get_it() {
+    for _ in 0..20 {
+        let folder = Folder::new();
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    let client = folder.client();
+                    let runtime = tokio::runtime::Builder::new_current_thread().build();
+                    let listing = client.store.list("");
+                    assert!(runtime.unwrap().block_on(listing).unwrap().is_empty());
+                });
+            }
+        });
+    }
+}
+
 #[tokio::test]
 async fn everything_is_private_to_its_owner() {
     let folder = Folder::new();

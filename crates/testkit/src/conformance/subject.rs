@@ -9,7 +9,7 @@ use clinch_core::memory::MemoryStore;
 use clinch_core::store::{Capability, OpenContext, Store, StoreInfo};
 use clinch_core::{Clinch, Result, StoreUrl};
 
-use super::{Case, Need};
+use super::Case;
 use crate::stores::{self, Without};
 
 /// A store that the suite is run on.

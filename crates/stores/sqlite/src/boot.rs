@@ -58,7 +58,7 @@ fn void(db: &Connection, path: &Path, clock: &Clock, boot: &str) -> Step<()> {
         let ceiling = sequence::number(db, key::CEILING)?;
         sequence::raise(db, key::FLOOR, ceiling)?;
         void_names(db, path, ceiling, clock.now())?;
-        db.execute_batch("DELETE FROM watchers; DELETE FROM events;")?;
+        db.execute_batch("DELETE FROM watchers; DELETE FROM events; DELETE FROM dead;")?;
     }
     sequence::set(db, key::BOOT, boot)?;
     // Times of the old boot mean nothing now.

@@ -15,6 +15,7 @@ mod cache;
 mod codec;
 mod config;
 mod core;
+mod dead;
 mod deaths;
 mod doctor;
 mod error;

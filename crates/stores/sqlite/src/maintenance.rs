@@ -7,6 +7,7 @@ use std::time::Duration;
 use clinch_core::{BootTime, Clock, Result};
 
 use crate::core::{Core, Job};
+use crate::dead;
 use crate::error::{Fail, Step};
 use crate::events;
 use crate::rows::{NameRow, column};
@@ -114,7 +115,8 @@ pub(crate) fn reap(tx: &mut Tx<'_>) -> Step<()> {
             events::unsubscribe(tx, client)?;
         }
     }
-    tx.sessions.sweep();
+    dead::remember(tx.db, &tx.sessions.sweep())?;
+    dead::forget_old(tx.db)?;
     let machine_now = Clock::boot().now().as_nanos();
     sequence::set(tx.db, key::REAPED_AT, column(machine_now)).map_err(Fail::from)
 }

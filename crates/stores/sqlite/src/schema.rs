@@ -41,6 +41,10 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE dead (
+    client INTEGER PRIMARY KEY,
+    found  INTEGER NOT NULL
+);
 CREATE TABLE watchers (
     client INTEGER PRIMARY KEY
 );

@@ -4,23 +4,14 @@
 //! way. Whoever finds a name taken tries the lock of its holder: success means that the holder is
 //! dead, and its claims end without waiting for their leases.
 
-use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
 
 use clinch_core::{ClientId, ClientInfo, Result};
 
 use crate::error::io as io_error;
-
-/// The stores that are open in this process.
-static OPEN: LazyLock<Mutex<HashSet<ClientId>>> = LazyLock::new(Mutex::default);
-
-fn open_here() -> std::sync::MutexGuard<'static, HashSet<ClientId>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// This store's session, and the view on those of others.
 #[derive(Debug)]
@@ -45,7 +36,6 @@ impl Sessions {
         sessions
             .lock()
             .map_err(|error| io_error(error, &sessions.folder, "cannot keep a session"))?;
-        open_here().insert(me.id);
         Ok(sessions)
     }
 
@@ -93,36 +83,24 @@ impl Sessions {
         }
     }
 
-    /// Whether a client is known to be dead.
-    pub(crate) fn is_dead(&self, client: &ClientInfo) -> bool {
-        if client.id == self.me.id {
-            return false;
+    /// What the session file of a client says of it.
+    pub(crate) fn look(&self, client: ClientId) -> Life {
+        if client == self.me.id {
+            return Life::Alive;
         }
-        match probe(&lock_file(&self.folder, client.id)) {
-            Probe::Locked => false,
+        match probe(&lock_file(&self.folder, client)) {
+            Probe::Locked => Life::Alive,
             Probe::Unlocked(_held) => {
-                self.remove(client.id);
-                true
+                self.remove(client);
+                Life::Dead
             }
-            Probe::Missing => !self.runs(client),
+            Probe::Missing => Life::Unknown,
         }
     }
 
     /// Whether a client's session has ended, in whatever way.
     pub(crate) fn is_gone(&self, client: ClientId) -> bool {
         client != self.me.id && !matches!(probe(&lock_file(&self.folder, client)), Probe::Locked)
-    }
-
-    /// Without a file the process table decides: the file may have been removed by mistake, and
-    /// then the lease is the net.
-    fn runs(&self, client: &ClientInfo) -> bool {
-        if client.host != self.me.host {
-            return false;
-        }
-        if client.pid == self.me.pid {
-            return open_here().contains(&client.id);
-        }
-        Path::new("/proc").join(client.pid.to_string()).exists()
     }
 
     /// Removes what a dead client left in the folder.
@@ -152,17 +130,19 @@ impl Sessions {
         Ok(stale)
     }
 
-    /// Removes the files of dead sessions.
-    pub(crate) fn sweep(&self) {
+    /// Removes the files of dead sessions, and says whose they were.
+    pub(crate) fn sweep(&self) -> Vec<ClientId> {
+        let mut dead = Vec::new();
         for (client, _held) in self.stale().unwrap_or_default() {
             self.remove(client);
+            dead.push(client);
         }
+        dead
     }
 
     /// Ends the session. With `tidy` the file goes too; without, it stays for others to find
     /// unlocked, because claims of this client may be left.
     pub(crate) fn end(&mut self, tidy: bool) {
-        open_here().remove(&self.me.id);
         if tidy && !self.locked.is_empty() {
             self.remove(self.me.id);
         }
@@ -174,6 +154,17 @@ impl Drop for Sessions {
     fn drop(&mut self) {
         self.end(false);
     }
+}
+
+/// What is known of a client from its session file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It holds the lock of its file.
+    Alive,
+    /// Nobody holds it: the process has died. The file has been removed.
+    Dead,
+    /// There is no file: found dead before, or removed by mistake. See [`crate::dead`].
+    Unknown,
 }
 
 #[derive(Debug)]

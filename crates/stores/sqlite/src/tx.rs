@@ -8,11 +8,12 @@ use clinch_core::{BootTime, ClientId, ClientInfo, Clock, Name};
 use rusqlite::Connection;
 
 use crate::cache::Cache;
+use crate::dead;
 use crate::error::Step;
 use crate::mine::Mine;
 use crate::rows::NameRow;
 use crate::sequence::{self, Numbers, key};
-use crate::session::Sessions;
+use crate::session::{Life, Sessions};
 
 /// An open transaction.
 #[derive(Debug)]
@@ -51,7 +52,10 @@ pub(crate) struct Scope<'t> {
     pub(crate) out: Outcome,
     numbers: &'t mut Numbers,
     floor: u64,
+    db: &'t Connection,
     sessions: &'t Sessions,
+    /// Clients whose death was noticed just now.
+    died: Vec<ClientId>,
 }
 
 impl Tx<'_> {
@@ -84,11 +88,14 @@ impl Tx<'_> {
             out: Outcome::default(),
             numbers: self.numbers,
             floor,
+            db: self.db,
             sessions: self.sessions,
+            died: Vec::new(),
         };
         let reply = step(&mut scope);
         scope.bury_granted();
-        let out = scope.out;
+        let Scope { out, died, .. } = scope;
+        dead::remember(self.db, &died)?;
         row.save(self.db, self.ns)?;
         if !row.is_new() {
             self.cache.put(row);
@@ -140,10 +147,24 @@ impl Scope<'_> {
         }
     }
 
+    fn is_dead(&mut self, client: ClientId) -> bool {
+        match self.sessions.look(client) {
+            Life::Alive => false,
+            Life::Dead => {
+                self.died.push(client);
+                true
+            }
+            // Who cannot be asked is not declared dead: the lease is the net.
+            Life::Unknown => {
+                self.died.contains(&client) || dead::is_known(self.db, client).unwrap_or(false)
+            }
+        }
+    }
+
     fn bury(&mut self, clients: &[ClientInfo]) -> bool {
         let mut any = false;
         for client in clients {
-            if self.sessions.is_dead(client) {
+            if self.is_dead(client.id) {
                 any = true;
                 self.step(|state, now, seq, out| state.client_died(client.id, now, seq, out));
                 self.out.granted.retain(|woken| woken.client != client.id);

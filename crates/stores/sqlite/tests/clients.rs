@@ -100,8 +100,10 @@ async fn helper_that_holds() {
         return;
     };
     let client = Client::open(path.as_ref(), Clock::boot()).unwrap();
-    let claim = client.mutex("n");
-    client.store.claim(&claim).await.unwrap();
+    // Held, or waited for if somebody has it.
+    for wanted in ["n", "second"] {
+        client.store.claim(&client.mutex(wanted)).await.unwrap();
+    }
     println!("\nready");
     std::future::pending::<()>().await;
 }
@@ -156,7 +158,7 @@ async fn the_dead_are_not_listed_and_not_current() {
     let folder = Folder::new();
     let mut child = holder(&folder);
     let client = folder.client();
-    let locks = client.store.list("").await.unwrap();
+    let locks = client.store.list("n").await.unwrap();
     assert_eq!(locks.len(), 1);
     assert_eq!(locks[0].holders[0].pid, child.id());
     let seq = locks[0].holders[0].token.unwrap().seq();
@@ -189,11 +191,25 @@ async fn a_removed_session_folder_does_not_kill_the_living() {
     std::fs::remove_dir_all(folder.0.join("locks.db.sessions")).unwrap();
     let client = folder.client();
     client.queued(&client.mutex("n")).await;
+    let views = client.store.list("n").await.unwrap();
+    assert_eq!(views[0].holders[0].pid, child.id());
+    // Without the file nobody knows that it has died, so the lease decides.
     child.kill().unwrap();
     child.wait().unwrap();
-    client.granted(&client.mutex("other")).await;
     let views = client.store.list("n").await.unwrap();
-    assert!(views[0].holders.iter().all(|h| h.pid == std::process::id()));
+    assert_eq!(views[0].holders[0].pid, child.id());
+}
+
+#[tokio::test]
+async fn a_death_that_was_found_on_one_name_is_known_on_every_other() {
+    let folder = Folder::new();
+    let (mut child, client) = (holder(&folder), folder.client());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    client.granted(&client.mutex("n")).await;
+    let sessions = std::fs::read_dir(folder.0.join("locks.db.sessions")).unwrap();
+    assert_eq!(sessions.count(), 1, "only the living one's file is left");
+    client.granted(&client.mutex("second")).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use tracing::Instrument;
 use super::lane::{Entered, Slot, Waiting};
 use super::settings::backoff;
 use super::{Ask, Engine, Hold, Tenure, drive, patient, valid_for};
-use crate::store::{Claim, ClaimReply};
+use crate::store::{Claim, ClaimReply, Queued};
 use crate::{BootTime, Effect, Error, ErrorKind, OwnerId, Result, telemetry};
 
 /// How long a caller is ready to wait.
@@ -90,8 +90,9 @@ impl Engine {
                     drop(tenure);
                     late()
                 }
-                Some(Ok(ClaimReply::Queued(_))) => {
-                    let waiting = attempt.hand_to_driver(&lane, &ask.owner, Some(sent));
+                Some(Ok(ClaimReply::Queued(queued))) => {
+                    let heard = Some((sent, queued));
+                    let waiting = attempt.hand_to_driver(&lane, &ask.owner, heard);
                     return self.wait(waiting, how).await;
                 }
                 Some(Ok(ClaimReply::Busy(_))) => {
@@ -178,7 +179,7 @@ impl Attempt {
         &mut self,
         lane: &Arc<super::Lane>,
         owner: &OwnerId,
-        heard: Option<BootTime>,
+        heard: Option<(BootTime, Queued)>,
     ) -> Waiting {
         let waiting = lane.wait_first(owner);
         if let Some(slot) = self.slot.take() {

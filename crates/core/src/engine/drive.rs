@@ -12,21 +12,22 @@ use super::{Engine, Hold, patient};
 use crate::store::{Claim, ClaimReply, Grant, Queued, Wake, Wakes};
 use crate::{BootTime, Effect, Error, ErrorKind, telemetry};
 
-/// Starts a driver for a claim. `heard` is the send time of the last claim that the store
-/// acknowledged as queued.
-pub(super) fn start(slot: Slot, claim: Claim, heard: Option<BootTime>) {
+/// Starts a driver for a claim. `heard` is what the store said of it already: when the claim that
+/// it acknowledged as queued was sent, and the answer.
+pub(super) fn start(slot: Slot, claim: Claim, heard: Option<(BootTime, Queued)>) {
     let (engine, lane) = (slot.engine().clone(), slot.lane().clone());
     let driver = Driver {
         engine: engine.clone(),
         lane: lane.clone(),
         claim,
-        heard,
+        heard: heard.as_ref().map(|(sent, _)| *sent),
         failing: None,
     };
-    if let Err(error) = engine
-        .tasks
-        .spawn(driver.run(slot).instrument(tracing::Span::current()))
-    {
+    if let Err(error) = engine.tasks.spawn(
+        driver
+            .run(slot, heard.map(|(_, queued)| queued))
+            .instrument(tracing::Span::current()),
+    ) {
         lane.fail_all(&error);
     }
 }
@@ -49,17 +50,23 @@ enum Round {
 }
 
 impl Driver {
-    async fn run(mut self, slot: Slot) {
+    async fn run(mut self, slot: Slot, queued: Option<Queued>) {
         // Listening starts before the claim is repeated, so that no hint falls between.
         let mut wakes = self.engine.store.wakes(&self.claim);
         let mut listening = true;
+        // A store that has kept the wakes so far need not be asked again.
+        let mut known = queued.filter(|queued| queued.wakes_kept);
         loop {
             if self.lane.dismiss_surplus() {
                 // The lane is free at once: a new claim may queue while this one is withdrawn.
                 drop((wakes, slot));
                 return withdraw(&self.engine, &self.claim).await;
             }
-            let pause = match self.round().await {
+            let round = match known.take() {
+                Some(queued) => Some(Round::Wait(self.pause(&queued))),
+                None => self.round().await,
+            };
+            let pause = match round {
                 Some(Round::Granted(grant, sent)) => return self.deliver(slot, grant, sent),
                 Some(Round::Wait(pause)) => pause,
                 Some(Round::Failed(error)) => {
@@ -113,8 +120,8 @@ impl Driver {
             Some(Ok(ClaimReply::Busy(busy))) => {
                 self.healthy();
                 let queued = Queued {
-                    ahead: 0,
                     retry_after: busy.retry_after,
+                    ..Queued::default()
                 };
                 Round::Wait(self.pause(&queued))
             }

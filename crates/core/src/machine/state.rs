@@ -10,7 +10,7 @@ use crate::store::{
 use crate::{BootTime, ClientId, Error, ErrorKind, Name, RequestId, Result};
 
 /// How many ended claims a name remembers.
-const REMEMBERED: usize = 16;
+const REMEMBERED: usize = 8;
 /// For how long an idle name remembers them: longer than any reply is waited for.
 const RETENTION: Duration = Duration::from_secs(600);
 
@@ -395,6 +395,7 @@ impl NameState {
                     .filter(|e| e.phase == Phase::Waiting && e.ticket < entry.ticket)
                     .count(),
                 retry_after: self.retry_after(now),
+                wakes_kept: false,
             }),
         }
     }

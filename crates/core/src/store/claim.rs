@@ -63,6 +63,10 @@ pub struct Queued {
     pub ahead: usize,
     /// The soonest time at which the name can become free by itself (a lease or lock-delay ends).
     pub retry_after: Option<Duration>,
+    /// Whether the store keeps what it has to say to this claim from the moment it was queued until
+    /// [`wakes`](super::Store::wakes) is called. Without that, the claim is repeated once after
+    /// listening has begun, so that no wake falls between.
+    pub wakes_kept: bool,
 }
 
 /// The name is taken.

@@ -69,8 +69,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     /// Hints that repeating this queued claim is worthwhile, or the grant itself.
     ///
-    /// Called before the claim is repeated, so that no hint falls between. Hints may be lost,
-    /// late or spurious; the stream ends when the store can give no more of them.
+    /// Called before the claim is repeated, so that no hint falls between (or after it was queued,
+    /// where [`Queued::wakes_kept`] says that none does). Hints may be lost, late or spurious; the
+    /// stream ends when the store can give no more of them.
     fn wakes(&self, claim: &Claim) -> Wakes;
 
     /// Extends holds, in as few round trips as the engine allows; one reply for each, in order.

@@ -16,6 +16,8 @@ use tokio::io::unix::AsyncFd;
 
 use crate::wakes::Bells;
 
+/// How many claims for one process are looked through for those that have gone.
+const MANY: usize = 64;
 /// The most processes that are watched at once.
 const MOST: usize = 512;
 
@@ -40,7 +42,10 @@ impl Deaths {
             let mut watched = self.watched();
             if let Some(requests) = watched.get_mut(pid) {
                 if !requests.contains(&request) {
-                    requests.retain(|waiting| self.bells.awaits(*waiting));
+                    // Not each time: a claim is watched for before it listens.
+                    if requests.len() >= MANY {
+                        requests.retain(|waiting| self.bells.awaits(*waiting));
+                    }
                     requests.push(request);
                 }
                 continue;

@@ -122,7 +122,12 @@ impl Store for SqliteStore {
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
         let (asked, pid) = (claim.clone(), self.pid);
         let step = move |tx: &mut Tx<'_>| run_claim(tx, &asked, pid);
-        let (reply, ahead) = self.writer.call(Route::Inline, step).await?;
+        // Whether others could reach us from the moment of the commit.
+        let reachable = self.writer.bells().is_bound();
+        let (mut reply, ahead) = self.writer.call(Route::Inline, step).await?;
+        if let ClaimReply::Queued(queued) = &mut reply {
+            queued.wakes_kept = reachable;
+        }
         if !ahead.is_empty() {
             self.deaths.watch(claim.request, &ahead);
         }

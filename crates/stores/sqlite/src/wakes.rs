@@ -4,7 +4,7 @@
 //! grants its claim knows the address without asking. Datagrams are sent after the commit, without
 //! waiting; a lost one costs time and nothing else, because waiters repeat their claims.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -24,10 +24,20 @@ use crate::session::door;
 const SUN_PATH: usize = 107;
 /// The longest datagram: a grant with its predecessor.
 const LONGEST: usize = 64 * 1024;
+/// The most words that are kept for claims that do not listen yet.
+const MOST_EARLY: usize = 1024;
 /// The first byte of a datagram that carries a grant.
 const GRANT: u8 = b'g';
 /// The first byte of a datagram that says: there are new events.
 const NUDGE: u8 = b'e';
+
+/// The claims of this client that wait for a word.
+#[derive(Debug, Default)]
+struct Waiting {
+    listening: HashMap<RequestId, WakeSender>,
+    /// Words for claims that do not listen yet, oldest first.
+    early: VecDeque<(RequestId, Wake)>,
+}
 
 /// Who waits in this client, and the sockets of all.
 #[derive(Debug)]
@@ -36,7 +46,7 @@ pub(crate) struct Bells {
     folder: PathBuf,
     /// Set where the folder's path is too long for a socket address.
     handle: Option<File>,
-    waiting: Mutex<HashMap<RequestId, WakeSender>>,
+    waiting: Mutex<Waiting>,
     sender: Mutex<Option<UnixDatagram>>,
     bound: Mutex<bool>,
     nudged: watch::Sender<()>,
@@ -74,8 +84,17 @@ impl Bells {
         let (sender, wakes) = Wakes::channel();
         {
             let mut waiting = self.waiting();
-            waiting.retain(|_, waiter| !waiter.is_closed());
-            waiting.insert(request, sender);
+            waiting.listening.retain(|_, waiter| !waiter.is_closed());
+            // What came between the claim's commit and now.
+            if let Some(at) = waiting
+                .early
+                .iter()
+                .position(|(early, _)| *early == request)
+                && let Some((_, wake)) = waiting.early.remove(at)
+            {
+                sender.send(wake);
+            }
+            waiting.listening.insert(request, sender);
         }
         self.listen();
         wakes
@@ -107,19 +126,27 @@ impl Bells {
         .map_err(io::Error::other)
     }
 
-    /// Gives a wake to a claim of this client.
+    /// Whether others can reach this client.
+    pub(crate) fn is_bound(&self) -> bool {
+        *self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a wake to a claim of this client, or keeps it until the claim listens.
     pub(crate) fn deliver(&self, request: RequestId, wake: Wake) {
         let mut waiting = self.waiting();
-        match wake {
-            Wake::Hint => {
-                if let Some(waiter) = waiting.get(&request) {
-                    waiter.send(Wake::Hint);
-                }
+        let listener = match wake {
+            Wake::Hint => waiting.listening.get(&request).cloned(),
+            Wake::Granted(_) => waiting.listening.remove(&request),
+        };
+        match listener {
+            Some(listener) => {
+                listener.send(wake);
             }
-            granted => {
-                if let Some(waiter) = waiting.remove(&request) {
-                    waiter.send(granted);
+            None => {
+                if waiting.early.len() >= MOST_EARLY {
+                    waiting.early.pop_front();
                 }
+                waiting.early.push_back((request, wake));
             }
         }
     }
@@ -127,6 +154,7 @@ impl Bells {
     /// Whether a claim still waits for wakes.
     pub(crate) fn awaits(&self, request: RequestId) -> bool {
         self.waiting()
+            .listening
             .get(&request)
             .is_some_and(|waiter| !waiter.is_closed())
     }
@@ -169,7 +197,7 @@ impl Bells {
         }
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<RequestId, WakeSender>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,7 +220,7 @@ impl Bells {
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
         // The socket goes with the session file.
-        self.waiting().clear();
+        *self.waiting() = Waiting::default();
     }
 }
 

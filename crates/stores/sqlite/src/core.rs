@@ -15,14 +15,14 @@ use crate::cache::Cache;
 use crate::config::Config;
 use crate::error::{Fail, Step, is_busy, sql, wants_reopen};
 use crate::events;
-use crate::file::{self, FileId};
+use crate::file::{self, Anchor};
 use crate::mine::Mine;
 use crate::schema;
 use crate::sequence::{self, Micros, Numbers, key};
 use crate::session::Sessions;
 use crate::tx::{News, Tx};
 
-/// How often the session file is looked after.
+/// How often the session file and the path of the store are looked after.
 const SESSION_CHECK: Duration = Duration::from_secs(1);
 
 /// An operation that waits for a transaction.
@@ -52,7 +52,7 @@ pub(crate) struct Core {
     config: Config,
     context: OpenContext,
     pub(crate) path: PathBuf,
-    file: FileId,
+    file: Anchor,
     db: Connection,
     pub(crate) numbers: Numbers,
     pub(crate) sessions: Sessions,
@@ -133,14 +133,15 @@ impl Core {
 
     /// Begins a transaction, without waiting for anybody.
     pub(crate) fn begin(&mut self) -> Result<(), NotBegun> {
-        let replaced = FileId::of(&self.path).ok() != Some(self.file);
-        if replaced || self.suspect {
-            self.reopen().map_err(NotBegun::Failed)?;
-        }
         let now = Clock::boot().now();
-        if now.since(self.session_checked) > SESSION_CHECK {
+        let check = now.since(self.session_checked) > SESSION_CHECK;
+        if check {
             self.session_checked = now;
             self.sessions.keep();
+        }
+        let replaced = self.file.is_deleted() || check && !self.file.is_at(&self.path);
+        if replaced || self.suspect {
+            self.reopen().map_err(NotBegun::Failed)?;
         }
         if self.numbers.must_raise() {
             match self.raise_ceiling() {
@@ -346,7 +347,7 @@ impl Done {
     }
 }
 
-fn connect(path: &std::path::Path, counters: &Counters) -> Result<(Connection, FileId)> {
+fn connect(path: &std::path::Path, counters: &Counters) -> Result<(Connection, Anchor)> {
     let mut db = schema::connect(path)?;
     let pages = counters.pages.clone();
     let hook = move |_: &mut rusqlite::hooks::Wal, count: std::ffi::c_int| {
@@ -354,6 +355,6 @@ fn connect(path: &std::path::Path, counters: &Counters) -> Result<(Connection, F
         Ok(())
     };
     db.wal_hook(Some(hook)).map_err(|error| sql(error, path))?;
-    let file = FileId::of(path).map_err(|e| crate::error::io(e, path, "cannot be read"))?;
+    let file = Anchor::at(path).map_err(|e| crate::error::io(e, path, "cannot be read"))?;
     Ok((db, file))
 }

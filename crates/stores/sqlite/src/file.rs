@@ -2,10 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use clinch_core::{Error, ErrorKind, Result};
+use rustix::fs::{Mode, OFlags};
 
 use crate::config::Config;
 use crate::error::{corrupt, io as io_error};
@@ -31,6 +33,37 @@ impl From<&fs::Metadata> for FileId {
             device: meta.dev(),
             inode: meta.ino(),
         }
+    }
+}
+
+/// The file that a connection works on, to notice that it is not at its path any more.
+#[derive(Debug)]
+pub(crate) struct Anchor {
+    /// Opened with `O_PATH`: closing any other descriptor of the file would drop the locks that
+    /// SQLite holds on it.
+    handle: OwnedFd,
+    id: FileId,
+}
+
+impl Anchor {
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        let handle = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = rustix::fs::fstat(&handle)?;
+        let id = FileId {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        };
+        Ok(Self { handle, id })
+    }
+
+    /// Whether it was deleted, or replaced by another one: a look that costs next to nothing.
+    pub(crate) fn is_deleted(&self) -> bool {
+        rustix::fs::fstat(&self.handle).map_or(true, |stat| stat.st_nlink == 0)
+    }
+
+    /// Whether the path leads to it: it may also have been moved away.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        FileId::of(path).is_ok_and(|id| id == self.id)
     }
 }
 

@@ -62,7 +62,7 @@ impl Supervisor {
             .with_advice("check the limits on processes and open files")
         };
         let guardian = Guardian::start().map_err(|e| cannot("start the guardian", e))?;
-        let signals = Signals::listen().map_err(|e| cannot("listen for signals", e))?;
+        let signals = Signals::listen()?;
         Ok(Self {
             guardian,
             signals,

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use tokio::sync::mpsc;
 
 use super::fork;
+use crate::failure::{Failure, exit};
 
 /// What is passed on to the job.
 const PASSED_ON: [i32; 7] = [
@@ -28,7 +29,14 @@ pub(crate) struct Signals(mpsc::UnboundedReceiver<i32>);
 impl Signals {
     /// Begins to listen. What was ignored when clinch was started (`nohup`) stays ignored, for
     /// clinch and for the job.
-    pub(crate) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        Self::start().map_err(|error| {
+            let message = format!("cannot listen for signals: {error}");
+            Failure::new(exit::INTERNAL, "internal", message)
+        })
+    }
+
+    fn start() -> io::Result<Self> {
         let wanted = PASSED_ON.into_iter().chain(OUR_OWN);
         let wanted = wanted.filter(|signal| !fork::is_ignored(*signal));
         let mut caught = signal_hook::iterator::Signals::new(wanted.chain([libc::SIGCHLD]))?;

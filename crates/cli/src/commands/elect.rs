@@ -107,13 +107,7 @@ fn default_value() -> String {
 
 /// Prints who leads, and each change.
 async fn observe(context: &Context, clinch: &Clinch, args: &ElectArgs) -> Outcome {
-    let mut signals = Signals::listen().map_err(|error| {
-        Failure::new(
-            exit::INTERNAL,
-            "internal",
-            format!("cannot listen for signals: {error}"),
-        )
-    })?;
+    let mut signals = Signals::listen()?;
     let mut observer = clinch.election(&args.name).observe().await?;
     let mut left = args.count.unwrap_or(u64::MAX);
     while left > 0 {

@@ -11,7 +11,7 @@ use crate::acquire::{Claimed, Ways, lost, not_acquired, wait_for};
 use crate::args::HoldCommand;
 use crate::child::Signals;
 use crate::context::Context;
-use crate::failure::{Failure, Outcome, exit};
+use crate::failure::{Outcome, exit};
 use crate::output::{self, millis, plain};
 
 pub(crate) async fn main(context: &Context, args: &HoldCommand) -> Outcome {
@@ -22,13 +22,7 @@ pub(crate) async fn main(context: &Context, args: &HoldCommand) -> Outcome {
 }
 
 async fn hold(context: &Context, clinch: &Clinch, args: &HoldCommand) -> Outcome {
-    let mut signals = Signals::listen().map_err(|error| {
-        Failure::new(
-            exit::INTERNAL,
-            "internal",
-            format!("cannot listen for signals: {error}"),
-        )
-    })?;
+    let mut signals = Signals::listen()?;
     let ways = Ways::new(
         (context, clinch),
         &args.name,

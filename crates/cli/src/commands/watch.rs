@@ -20,13 +20,7 @@ pub(crate) async fn main(context: &Context, args: &WatchArgs) -> Outcome {
 }
 
 async fn watch(context: &Context, clinch: &Clinch, args: &WatchArgs) -> Outcome {
-    let mut signals = Signals::listen().map_err(|error| {
-        Failure::new(
-            exit::INTERNAL,
-            "internal",
-            format!("cannot listen for signals: {error}"),
-        )
-    })?;
+    let mut signals = Signals::listen()?;
     let mut events = clinch.events(&args.prefix.prefix).await?;
     let began = clinch.clock().now();
     let time_up = async {

@@ -36,7 +36,7 @@ impl Engine {
         self.check_open()?;
         let asked = self.clock.now();
         let span = telemetry::acquire_span(&ask.key.name, self.scheme());
-        let outcome = self.enter(ask, how).instrument(span).await;
+        let outcome = self.get_valid(ask, how).instrument(span).await;
         let outcome = outcome.map_err(|error| self.explain(error, &ask.key.name));
         match &outcome {
             Ok(Some(tenure)) => {
@@ -47,6 +47,20 @@ impl Engine {
             Err(error) => telemetry::failed(&ask.key.name, error),
         }
         outcome
+    }
+
+    /// Never returns what was lost on its way to the caller, who may have been paused meanwhile.
+    async fn get_valid(self: &Arc<Self>, ask: &Ask, how: How) -> Result<Option<Tenure>> {
+        loop {
+            match self.enter(ask, how).await? {
+                Some(tenure) if tenure.hold().is_valid() => return Ok(Some(tenure)),
+                Some(lost) => drop(lost),
+                None => return Ok(None),
+            }
+            if !self.has_time(how) {
+                return Ok(None);
+            }
+        }
     }
 
     async fn enter(self: &Arc<Self>, ask: &Ask, how: How) -> Result<Option<Tenure>> {

@@ -7,6 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The result of every fallible call in clinch.
+///
+/// ```
+/// fn name_of(order: u64) -> clinch_core::Result<clinch_core::Name> {
+///     clinch_core::Name::new(format!("orders/{order}"))
+/// }
+/// assert_eq!(name_of(42).unwrap().as_str(), "orders/42");
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, in classes that a program can act upon.
@@ -194,6 +201,12 @@ impl Error {
     }
 
     /// `true` when trying again later can succeed without any change on the caller's side.
+    ///
+    /// ```
+    /// use clinch_core::{Error, ErrorKind};
+    /// assert!(Error::new(ErrorKind::Unreachable, "no reply").is_temporary());
+    /// assert!(!Error::new(ErrorKind::Denied, "read only").is_temporary());
+    /// ```
     pub fn is_temporary(&self) -> bool {
         self.0.kind == ErrorKind::Unreachable
     }

@@ -9,6 +9,19 @@
 //! ```
 //!
 //! No row changed means that a newer holder has been there.
+//!
+//! ```
+//! # async fn demo() -> clinch_core::Result<()> {
+//! # let clinch = clinch_core::Clinch::memory();
+//! let gate = clinch_core::fence::Gate::new();
+//! let paused = clinch.lock("orders/42").acquire().await?;
+//! clinch.evict("orders/42", None).await?;
+//! let newer = clinch.lock("orders/42").acquire().await?;
+//! assert!(gate.admit(newer.token(), || "written").is_ok());
+//! assert!(gate.admit(paused.token(), || "too late").is_err());
+//! # Ok(()) }
+//! # clinch_core::blocking::block_on(demo()).unwrap();
+//! ```
 
 use std::sync::{Mutex, PoisonError};
 
@@ -51,6 +64,14 @@ impl Gate {
     }
 
     /// The greatest token that has passed.
+    ///
+    /// ```
+    /// use clinch_core::{Token, fence::Gate};
+    /// let gate = Gate::new();
+    /// assert_eq!(gate.greatest(), None);
+    /// gate.admit(Token::new(7, 0).unwrap(), || ()).unwrap();
+    /// assert_eq!(gate.greatest().map(Token::seq), Some(7));
+    /// ```
     pub fn greatest(&self) -> Option<Token> {
         *self.greatest.lock().unwrap_or_else(PoisonError::into_inner)
     }

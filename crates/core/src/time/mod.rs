@@ -44,6 +44,13 @@ impl BootTime {
     }
 
     /// How long after `earlier` this is; zero when it is not.
+    ///
+    /// ```
+    /// use clinch_core::BootTime;
+    /// let (a, b) = (BootTime::from_nanos(1_000), BootTime::from_nanos(5_000));
+    /// assert_eq!(b.since(a).as_nanos(), 4_000);
+    /// assert!(a.since(b).is_zero()); // never a panic
+    /// ```
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

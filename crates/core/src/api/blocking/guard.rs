@@ -7,7 +7,7 @@ use crate::store::ReleaseReply;
 use crate::{LostReason, Name, Result};
 
 /// The blocking twin of [`Guard`](crate::Guard), which it derefs to: token, validity, sequencer and
-/// the rest are read there. It has been released when `drop` returns.
+/// the rest are read there, with the same guarantees. It has been released when `drop` returns.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
@@ -47,7 +47,8 @@ impl Drop for Guard {
     }
 }
 
-/// The blocking twin of [`MultiGuard`](crate::MultiGuard), which it derefs to.
+/// The blocking twin of [`MultiGuard`](crate::MultiGuard), which it derefs to, with the same
+/// guarantees. All have been released when `drop` returns.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {

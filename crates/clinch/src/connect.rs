@@ -110,6 +110,15 @@ impl Connect {
     }
 
     /// Connects.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch::Result<()> {
+    /// use clinch::{Connect, ErrorKind};
+    /// let error = Connect::new("memory:?bussy=1s").open().await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Invalid); // a misspelt parameter is never ignored
+    /// # Ok(()) }
+    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn open(self) -> Result<Clinch> {
         let url: StoreUrl = self.url.parse()?;
         let context = Clinch::context(&self.namespace)?;

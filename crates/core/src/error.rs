@@ -164,6 +164,13 @@ impl Error {
     }
 
     /// Keeps the driver's error below this one.
+    ///
+    /// ```
+    /// use clinch_core::{Error, ErrorKind};
+    /// let io = std::io::Error::other("connection reset");
+    /// let error = Error::new(ErrorKind::Unreachable, "no reply").with_source(io);
+    /// assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "connection reset");
+    /// ```
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));

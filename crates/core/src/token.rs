@@ -61,6 +61,14 @@ impl Token {
     }
 
     /// Reads a token from a number; `None` above 63 bits.
+    ///
+    /// ```
+    /// use clinch_core::Token;
+    /// let column: i64 = 28_672; // a BIGINT of the table that the token guards
+    /// let token = Token::from_u64(column.unsigned_abs()).unwrap();
+    /// assert_eq!((token.seq(), token.local()), (7, 0));
+    /// assert_eq!(Token::from_u64(u64::MAX), None);
+    /// ```
     pub fn from_u64(raw: u64) -> Option<Self> {
         (raw <= i64::MAX.unsigned_abs()).then_some(Self(raw))
     }

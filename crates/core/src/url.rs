@@ -41,6 +41,13 @@ impl StoreUrl {
     }
 
     /// The path or address with percent escapes resolved and a leading `//` removed.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// let url: clinch_core::StoreUrl = "sqlite:///srv/my%20app/locks.db".parse()?;
+    /// assert_eq!(url.path()?, "/srv/my app/locks.db");
+    /// # Ok(()) }
+    /// ```
     pub fn path(&self) -> Result<String> {
         let path = self.rest.strip_prefix("//").unwrap_or(&self.rest);
         percent_decode(path).ok_or_else(|| Error::invalid(format!("{self} has a broken % escape")))

@@ -87,6 +87,20 @@ impl ClinchBuilder {
     }
 
     /// How holds pass between tasks of this process.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::{Clinch, HandOver, memory::MemoryStore};
+    /// let context = Clinch::context("app")?;
+    /// let store = std::sync::Arc::new(MemoryStore::new(context.clone()));
+    /// let clinch = Clinch::builder(store, context).hand_over(HandOver::OFF).build();
+    /// let lock = clinch.lock("a");
+    /// let first = lock.acquire().await?;
+    /// let (second, _) = tokio::join!(lock.acquire(), first.release());
+    /// assert_eq!(second?.token().local(), 0); // by way of the store
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     #[must_use]
     pub fn hand_over(mut self, hand_over: HandOver) -> Self {
         self.settings.hand_over = hand_over;
@@ -162,6 +176,18 @@ impl Clinch {
     }
 
     /// A mutex.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::ErrorKind;
+    /// let guard = clinch.lock(format!("orders/{}", 42)).acquire().await?;
+    /// assert_eq!(guard.name().as_str(), "orders/42");
+    /// let nameless = clinch.lock("").acquire().await; // a bad name is told here
+    /// assert_eq!(nameless.unwrap_err().kind(), ErrorKind::Invalid);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.engine.clone(), Name::new(name), 1, 1)
     }
@@ -328,6 +354,16 @@ impl Clinch {
     }
 
     /// The store itself, for tools.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let before = clinch.store().operations();
+    /// clinch.lock("a").acquire().await?.release().await?;
+    /// assert_eq!(clinch.store().operations() - before, 2); // a claim and a release
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.engine.store
     }

@@ -93,6 +93,18 @@ impl Election {
     }
 
     /// Waits for so long to lead.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use std::time::Duration;
+    /// let election = clinch.election("scheduler");
+    /// let leader = election.campaign("10.0.0.7").await?;
+    /// let late = election.campaign_within("10.0.0.8", Duration::from_millis(10)).await?;
+    /// assert!(late.is_none() && leader.is_valid());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn campaign_within(
         &self,
         value: impl Into<Arc<str>>,

@@ -52,6 +52,18 @@ impl Gate {
     }
 
     /// Runs `write` if no greater token has passed; otherwise an error that says both tokens.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let (gate, mut balance) = (clinch_core::fence::Gate::new(), 100);
+    /// let guard = clinch.lock("accounts/a").acquire().await?;
+    /// gate.admit(guard.token(), || balance -= 30)?;
+    /// gate.admit(guard.token(), || balance -= 30)?; // the same holder may write again
+    /// assert_eq!(balance, 40);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn admit<T>(&self, token: Token, write: impl FnOnce() -> T) -> Result<T> {
         let mut greatest = self.greatest.lock().unwrap_or_else(PoisonError::into_inner);
         match *greatest {

@@ -98,6 +98,17 @@ impl Guard {
     }
 
     /// Whether it is held at this moment, by a look at the clock alone.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// for step in 0..3 {
+    ///     assert!(guard.is_valid(), "lost before step {step}"); // cheap enough for every step
+    /// }
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.tenure.is_valid()
@@ -121,6 +132,18 @@ impl Guard {
     }
 
     /// How long it stays valid without another renewal; zero when it is lost.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use std::time::Duration;
+    /// let guard = clinch.lock("a").lease(Duration::from_secs(30)).acquire().await?;
+    /// assert!(guard.remaining() > Duration::from_secs(10)); // enough for the next step
+    /// clinch.evict("a", None).await?;
+    /// assert!(guard.remaining().is_zero());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn remaining(&self) -> Duration {
         self.tenure.remaining()
     }

@@ -102,6 +102,17 @@ impl MultiLock {
     }
 
     /// Waits for so long until all are held.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use std::time::Duration;
+    /// let taken = clinch.lock("b").acquire().await?;
+    /// let both = clinch.all(["a", "b"]).acquire_within(Duration::from_millis(10)).await?;
+    /// assert!(both.is_none() && clinch.inspect("a").await?.is_none());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn acquire_within(&self, span: Duration) -> Result<Option<MultiGuard>> {
         self.take(Patience::Until(self.engine.clock.now() + span))
             .await
@@ -245,6 +256,18 @@ impl MultiGuard {
     }
 
     /// Runs a future for as long as all are held.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let both = clinch.all(["a", "b"]).acquire().await?;
+    /// assert_eq!(both.run(async { 42 }).await, Ok(42));
+    /// clinch.evict("b", None).await?;
+    /// let (name, _) = both.run(std::future::pending::<()>()).await.unwrap_err();
+    /// assert_eq!(name.as_str(), "b");
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, (Name, LostReason)> {
         tokio::select! {
             biased;

@@ -95,6 +95,17 @@ impl MemoryStore {
     }
 
     /// Another client of the same locks, with faults of its own.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::{Clinch, memory::MemoryStore, store::Store};
+    /// let a = MemoryStore::new(Clinch::context("app")?);
+    /// let b = a.sibling(Clinch::context("app")?);
+    /// a.faults().cut(true);
+    /// assert!(a.list("").await.is_err() && b.list("").await.is_ok()); // only one is cut off
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     #[must_use]
     pub fn sibling(&self, context: OpenContext) -> Self {
         Self::on(context, self.world.clone())

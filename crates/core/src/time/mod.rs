@@ -121,6 +121,18 @@ impl Clock {
     }
 
     /// Completes at `deadline`. Works on any executor.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::Clock;
+    /// use std::time::Duration;
+    /// let clock = Clock::boot();
+    /// let deadline = clock.now() + Duration::from_millis(5);
+    /// clock.sleep_until(deadline).await;
+    /// assert!(clock.now() >= deadline);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn sleep_until(&self, deadline: BootTime) -> Sleep {
         match &self.0 {
             Kind::Boot => Sleep::new(boot::timers(), deadline),

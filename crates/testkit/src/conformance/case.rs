@@ -68,6 +68,15 @@ pub enum Need {
 
 impl Case {
     /// Why this case does not apply to a store; `None` when it does.
+    ///
+    /// ```
+    /// use clinch_core::store::Capability;
+    /// use clinch_testkit::conformance::{Lacking, Memory, Need, catalogue};
+    /// let simple = Lacking { full: Memory, capability: Capability::Queue };
+    /// let needs_queue = Need::Has(Capability::Queue);
+    /// let case = catalogue().find(|case| case.needs.contains(&needs_queue)).unwrap();
+    /// assert!(case.does_not_apply(&simple).unwrap().contains("no fair queues"));
+    /// ```
     pub fn does_not_apply(&self, subject: &dyn Subject) -> Option<String> {
         let StoreInfo { capabilities, .. } = subject.info();
         self.needs.iter().find_map(|need| match need {

@@ -27,11 +27,8 @@ use crate::wait::{eventually, soon};
 /// let mut child = Holder::spawn("memory", "memory:", "clinch").await;
 /// let lease = Duration::from_millis(300);
 /// child.acquire(&Claiming::lock("a", lease)).await.unwrap();
-/// child.watch_for_pause("a", lease).await;
-/// child.stop().await;
-/// std::thread::sleep(lease * 2); // past the lease, and nobody renews
-/// child.cont();
-/// assert_eq!(child.reply().await["valid"], false); // the first thing that it sees
+/// // Nobody renews for two leases; after one of them the guard knows by the clock alone.
+/// assert!(!child.valid_with_blocked_keeper("a", lease).await);
 /// # });
 /// # ExitCode::SUCCESS
 /// # }

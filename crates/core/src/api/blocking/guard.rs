@@ -23,6 +23,15 @@ pub struct Guard(pub(super) crate::Guard);
 
 impl Guard {
     /// Blocks until it is lost.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+    /// use std::time::Duration;
+    /// let guard = clinch.lock("a").max_hold(Duration::from_millis(20)).acquire()?;
+    /// assert_eq!(guard.lost(), clinch_core::LostReason::MaxHold);
+    /// # Ok(()) }
+    /// ```
     pub fn lost(&self) -> LostReason {
         block_on(self.0.lost())
     }

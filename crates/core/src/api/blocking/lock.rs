@@ -44,6 +44,18 @@ macro_rules! blocking_claims {
         }
 
         /// Claims as this owner, which may enter again what it holds.
+        ///
+        /// ```
+        /// # fn main() -> clinch_core::Result<()> {
+        /// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+        /// let me = clinch.owner(); // can be handed to another thread
+        /// let outer = clinch.lock("a").as_owner(&me).acquire()?;
+        /// let inner = std::thread::scope(|threads| {
+        ///     threads.spawn(|| clinch.lock("a").as_owner(&me).acquire()).join().unwrap()
+        /// })?;
+        /// assert_eq!(outer.token(), inner.token());
+        /// # Ok(()) }
+        /// ```
         #[must_use]
         pub fn as_owner(self, owner: &Owner) -> Self {
             Self(self.0.as_owner(owner))

@@ -178,9 +178,9 @@ pub struct Guarantees {
 /// # async fn demo() -> clinch_core::Result<()> {
 /// # let clinch = clinch_core::Clinch::memory();
 /// use clinch_core::ErrorKind;
-/// let least = clinch.info().limits.min_lease;
-/// assert!(clinch.lock("a").lease(least).acquire().await.is_ok());
-/// let error = clinch.lock("a").lease(least / 2).acquire().await.unwrap_err();
+/// let limits = clinch.info().limits;
+/// assert!(clinch.lock("a").lease(limits.max_lease).acquire().await?.is_valid());
+/// let error = clinch.lock("a").lease(limits.min_lease / 2).acquire().await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Invalid); // refused before any I/O
 /// # Ok(()) }
 /// # clinch_core::blocking::block_on(demo()).unwrap();

@@ -17,7 +17,11 @@ use clinch_core::{Clinch, Error, HandOver, Result, StoreUrl};
 /// ```
 /// # async fn demo() -> clinch::Result<()> {
 /// let clinch = clinch::connect("memory:").await?;
+/// assert_eq!(clinch.info().scheme, "memory");
+/// let error = clinch::connect("mysqlite:").await.unwrap_err();
+/// assert!(error.to_string().contains("this build has memory:"));
 /// # Ok(()) }
+/// # clinch::blocking::block_on(demo()).unwrap();
 /// ```
 pub async fn connect(url: impl AsRef<str>) -> Result<Clinch> {
     Connect::new(url).open().await
@@ -33,7 +37,9 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Clinch> {
 ///     .patience(Duration::from_secs(3))
 ///     .open()
 ///     .await?;
+/// assert!(clinch.lock("invoices").acquire().await?.is_valid());
 /// # Ok(()) }
+/// # clinch::blocking::block_on(demo()).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct Connect {
@@ -60,6 +66,17 @@ impl Connect {
     }
 
     /// The prefix that separates applications in one store (`clinch` unless said).
+    ///
+    /// ```
+    /// # async fn demo() -> clinch::Result<()> {
+    /// use clinch::Connect;
+    /// let billing = Connect::new("memory:shared").namespace("billing").open().await?;
+    /// let shop = Connect::new("memory:shared").namespace("shop").open().await?;
+    /// let guard = billing.lock("orders/42").acquire().await?;
+    /// assert!(shop.lock("orders/42").try_acquire().await?.is_some()); // another lock
+    /// # Ok(()) }
+    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// ```
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = namespace.to_owned();
@@ -74,6 +91,18 @@ impl Connect {
     }
 
     /// How holds pass between tasks of this process.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch::Result<()> {
+    /// use clinch::{Connect, HandOver};
+    /// let clinch = Connect::new("memory:").hand_over(HandOver::OFF).open().await?;
+    /// let lock = clinch.lock("a");
+    /// let first = lock.acquire().await?;
+    /// let (second, _) = tokio::join!(lock.acquire(), first.release());
+    /// assert_eq!(second?.token().local(), 0); // by way of the store
+    /// # Ok(()) }
+    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// ```
     #[must_use]
     pub fn hand_over(mut self, hand_over: HandOver) -> Self {
         self.hand_over = hand_over;
@@ -81,6 +110,15 @@ impl Connect {
     }
 
     /// Connects.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch::Result<()> {
+    /// use clinch::{Connect, ErrorKind};
+    /// let error = Connect::new("memory:?bussy=1s").open().await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Invalid); // a misspelt parameter is never ignored
+    /// # Ok(()) }
+    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn open(self) -> Result<Clinch> {
         let url: StoreUrl = self.url.parse()?;
         let context = Clinch::context(&self.namespace)?;

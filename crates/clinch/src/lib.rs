@@ -16,6 +16,15 @@ pub use clinch_core::*;
 pub use connect::{Connect, connect, stores};
 
 /// The same locks for synchronous code.
+///
+/// ```
+/// # fn main() -> clinch::Result<()> {
+/// let clinch = clinch::blocking::connect("memory:")?;
+/// let guard = clinch.lock("orders/42").acquire()?;
+/// drop(guard); // has been released when this returns
+/// assert!(clinch.inspect("orders/42")?.is_none());
+/// # Ok(()) }
+/// ```
 pub mod blocking {
     pub use clinch_core::blocking::*;
 

@@ -7,6 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The result of every fallible call in clinch.
+///
+/// ```
+/// fn name_of(order: u64) -> clinch_core::Result<clinch_core::Name> {
+///     clinch_core::Name::new(format!("orders/{order}"))
+/// }
+/// assert_eq!(name_of(42).unwrap().as_str(), "orders/42");
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, in classes that a program can act upon.
@@ -157,6 +164,13 @@ impl Error {
     }
 
     /// Keeps the driver's error below this one.
+    ///
+    /// ```
+    /// use clinch_core::{Error, ErrorKind};
+    /// let io = std::io::Error::other("connection reset");
+    /// let error = Error::new(ErrorKind::Unreachable, "no reply").with_source(io);
+    /// assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "connection reset");
+    /// ```
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));
@@ -194,6 +208,12 @@ impl Error {
     }
 
     /// `true` when trying again later can succeed without any change on the caller's side.
+    ///
+    /// ```
+    /// use clinch_core::{Error, ErrorKind};
+    /// assert!(Error::new(ErrorKind::Unreachable, "no reply").is_temporary());
+    /// assert!(!Error::new(ErrorKind::Denied, "read only").is_temporary());
+    /// ```
     pub fn is_temporary(&self) -> bool {
         self.0.kind == ErrorKind::Unreachable
     }

@@ -9,6 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Identifies one claim for good: asking again with the same id repairs a lost reply.
 ///
 /// It is made of the client's random number and a counter, so it is unique without a system call.
+///
+/// ```
+/// use clinch_core::{Identity, RequestId};
+/// let me = Identity::new();
+/// let (a, b) = (me.request(), me.request());
+/// assert!(a != b && a.client() == b.client());
+/// assert_eq!(a.to_string().parse::<RequestId>().unwrap(), a);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
     client: u64,
@@ -57,6 +65,13 @@ impl FromStr for RequestId {
 }
 
 /// Identifies one connected client (one `connect`), at random.
+///
+/// ```
+/// use clinch_core::{Clinch, ClientId};
+/// let (a, b) = (Clinch::memory(), Clinch::memory());
+/// assert_ne!(a.client_id(), b.client_id());
+/// assert_eq!(a.client_id().to_string().parse::<ClientId>().unwrap(), a.client_id());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(u64);
 
@@ -93,6 +108,16 @@ impl FromStr for ClientId {
 }
 
 /// Who holds or waits, as lists and errors show it.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let me = clinch.owner();
+/// let guard = clinch.lock("a").as_owner(&me).acquire().await?;
+/// assert_eq!(guard.owner().as_str(), me.id().as_str());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(Arc<str>);
 
@@ -121,6 +146,12 @@ impl fmt::Debug for OwnerId {
 }
 
 /// The client behind a claim: what an operator needs to find it.
+///
+/// ```
+/// let info = clinch_core::Identity::new().info().clone();
+/// assert_eq!(info.pid, std::process::id());
+/// assert!(!info.host.is_empty());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientInfo {
     /// The client's random id.
@@ -132,6 +163,13 @@ pub struct ClientInfo {
 }
 
 /// Makes request ids for one client.
+///
+/// ```
+/// use clinch_core::Identity;
+/// let (a, b) = (Identity::new(), Identity::new());
+/// assert_eq!(a.request().client(), a.info().id);
+/// assert_ne!(a.info().id, b.info().id); // two clients, even in one process
+/// ```
 #[derive(Debug)]
 pub struct Identity {
     info: Arc<ClientInfo>,

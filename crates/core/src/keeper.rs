@@ -3,6 +3,14 @@
 //! It has its own runtime, so a user who blocks every worker thread still keeps the lock, and a
 //! guard that is dropped after the user's runtime has gone is still released. It is started with
 //! the first use and lives as long as the process.
+//!
+//! ```
+//! # async fn demo() -> clinch_core::Result<()> {
+//! let double = clinch_core::keeper::run(async { Ok(2 * 21) }).await?;
+//! assert_eq!(double, 42);
+//! # Ok(()) }
+//! # clinch_core::blocking::block_on(demo()).unwrap();
+//! ```
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -13,6 +21,14 @@ use tokio::sync::oneshot;
 use crate::{Error, ErrorKind, Result};
 
 /// Runs a future on the keeper to its end, whatever becomes of the caller.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// let (told, hear) = std::sync::mpsc::channel();
+/// clinch_core::keeper::spawn(async move { told.send("done").unwrap() })?;
+/// assert_eq!(hear.recv().unwrap(), "done"); // no runtime here, and yet it ran
+/// # Ok(()) }
+/// ```
 pub fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     handle()?.spawn(future);
     Ok(())
@@ -22,6 +38,20 @@ pub fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<()> {
 ///
 /// For stores whose driver needs a tokio reactor. If the caller is dropped, the future still runs
 /// to its end.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// use clinch_core::{Error, ErrorKind, keeper};
+/// let port = keeper::run(async {
+///     let refused = |error| Error::new(ErrorKind::Unreachable, "no socket").with_source(error);
+///     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.map_err(refused)?;
+///     Ok(socket.local_addr().map_err(refused)?.port())
+/// })
+/// .await?;
+/// assert_ne!(port, 0); // tokio's reactor was there, on an executor that is not tokio
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 pub async fn run<T: Send + 'static>(
     future: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
@@ -35,6 +65,15 @@ pub async fn run<T: Send + 'static>(
 }
 
 /// The keeper's runtime.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// let on_keeper = clinch_core::keeper::handle()?.spawn(async {
+///     std::thread::current().name() == Some("clinch-keeper")
+/// });
+/// assert!(clinch_core::blocking::block_on(on_keeper).unwrap());
+/// # Ok(()) }
+/// ```
 pub fn handle() -> Result<&'static Handle> {
     static KEEPER: OnceLock<Result<Handle>> = OnceLock::new();
     KEEPER.get_or_init(start).as_ref().map_err(Clone::clone)

@@ -7,6 +7,17 @@
 //! - [`store`]: the contract that each store fills; [`machine`]: the reference that defines what a
 //!   store does; [`memory`]: the store made of it, with faults on demand.
 //! - [`keeper`]: the background thread that renews, releases and withdraws.
+//!
+//! ```
+//! # async fn demo() -> clinch_core::Result<()> {
+//! # let clinch = clinch_core::Clinch::memory();
+//! let gate = clinch_core::fence::Gate::new(); // stands at the resource
+//! let guard = clinch.lock("orders/42").acquire().await?;
+//! assert!(gate.admit(guard.token(), || "written").is_ok());
+//! assert!(guard.release().await?.was_held());
+//! # Ok(()) }
+//! # clinch_core::blocking::block_on(demo()).unwrap();
+//! ```
 
 mod api;
 mod engine;

@@ -6,6 +6,12 @@ use std::sync::Arc;
 use crate::{Error, Result};
 
 /// The longest name in bytes.
+///
+/// ```
+/// use clinch_core::{MAX_NAME, Name};
+/// assert!(Name::new("x".repeat(MAX_NAME)).is_ok());
+/// assert!(Name::new("x".repeat(MAX_NAME + 1)).is_err());
+/// ```
 pub const MAX_NAME: usize = 255;
 
 /// A lock's name: 1 to 255 bytes of UTF-8, compared byte by byte on every store.
@@ -71,6 +77,12 @@ impl AsRef<str> for Name {
 /// Checks a namespace: 1 to 64 bytes of letters, digits, `-`, `_` and `.`.
 ///
 /// The set is narrow on purpose, so that each store can use it unescaped in keys, paths and tables.
+///
+/// ```
+/// use clinch_core::check_namespace;
+/// assert!(check_namespace("billing-eu.v2").is_ok());
+/// assert!(check_namespace("billing/eu").is_err());
+/// ```
 pub fn check_namespace(namespace: &str) -> Result<()> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if namespace.is_empty() || namespace.len() > 64 || !namespace.bytes().all(plain) {

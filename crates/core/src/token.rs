@@ -6,10 +6,25 @@ use std::str::FromStr;
 use crate::{Error, Name, Result};
 
 /// How many bits of a token number the hand-overs inside one process.
+///
+/// ```
+/// use clinch_core::{LOCAL_BITS, Token};
+/// assert_eq!(Token::new(7, 1).unwrap().get(), 7 << LOCAL_BITS | 1);
+/// ```
 pub const LOCAL_BITS: u32 = 12;
 /// The largest local sequence number.
+///
+/// ```
+/// use clinch_core::{MAX_LOCAL, Token};
+/// assert!(Token::new(7, MAX_LOCAL).is_some() && Token::new(7, MAX_LOCAL + 1).is_none());
+/// ```
 pub const MAX_LOCAL: u64 = (1 << LOCAL_BITS) - 1;
 /// The largest store sequence number: with the local bits it still fits a signed 64-bit column.
+///
+/// ```
+/// use clinch_core::{MAX_LOCAL, MAX_SEQ, Token};
+/// assert_eq!(Token::new(MAX_SEQ, MAX_LOCAL).unwrap().get(), i64::MAX as u64);
+/// ```
 pub const MAX_SEQ: u64 = (1 << (63 - LOCAL_BITS)) - 1;
 
 /// A fencing token: it rises with every grant of a name, so a resource that refuses smaller tokens
@@ -46,6 +61,14 @@ impl Token {
     }
 
     /// Reads a token from a number; `None` above 63 bits.
+    ///
+    /// ```
+    /// use clinch_core::Token;
+    /// let column: i64 = 28_672; // a BIGINT of the table that the token guards
+    /// let token = Token::from_u64(column.unsigned_abs()).unwrap();
+    /// assert_eq!((token.seq(), token.local()), (7, 0));
+    /// assert_eq!(Token::from_u64(u64::MAX), None);
+    /// ```
     pub fn from_u64(raw: u64) -> Option<Self> {
         (raw <= i64::MAX.unsigned_abs()).then_some(Self(raw))
     }
@@ -79,6 +102,17 @@ impl FromStr for Token {
 }
 
 /// How a name is held: what the sequencer says of the mode.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// use clinch_core::Mode;
+/// let guard = clinch.semaphore("workers", 5).permits(2).acquire().await?;
+/// assert_eq!(guard.mode(), Mode::Permits { units: 2, limit: 5 });
+/// assert_eq!(guard.mode().to_string(), "2/5");
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// A mutex or the leader of an election: the only holder.

@@ -41,6 +41,13 @@ impl StoreUrl {
     }
 
     /// The path or address with percent escapes resolved and a leading `//` removed.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// let url: clinch_core::StoreUrl = "sqlite:///srv/my%20app/locks.db".parse()?;
+    /// assert_eq!(url.path()?, "/srv/my app/locks.db");
+    /// # Ok(()) }
+    /// ```
     pub fn path(&self) -> Result<String> {
         let path = self.rest.strip_prefix("//").unwrap_or(&self.rest);
         percent_decode(path).ok_or_else(|| Error::invalid(format!("{self} has a broken % escape")))
@@ -57,6 +64,14 @@ impl StoreUrl {
     }
 
     /// Takes a parameter out that is a duration such as `500ms`.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// let mut url: clinch_core::StoreUrl = "sqlite:/tmp/a.db?busy=250ms".parse()?;
+    /// assert_eq!(url.take_duration("busy")?.unwrap().as_millis(), 250);
+    /// assert_eq!(url.take_duration("busy")?, None); // taken
+    /// # Ok(()) }
+    /// ```
     pub fn take_duration(&mut self, key: &str) -> Result<Option<Duration>> {
         self.take(key)
             .map(|text| crate::time::parse_duration(&text))
@@ -64,6 +79,14 @@ impl StoreUrl {
     }
 
     /// Refuses the parameters that nobody took.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// let url: clinch_core::StoreUrl = "sqlite:/tmp/a.db?bussy=1s".parse()?;
+    /// let error = url.finish(&["busy"]).unwrap_err().to_string();
+    /// assert!(error.contains("bussy") && error.contains("it takes busy"));
+    /// # Ok(()) }
+    /// ```
     pub fn finish(&self, known: &[&str]) -> Result<()> {
         let Some(unknown) = self.params.keys().next() else {
             return Ok(());

@@ -5,6 +5,19 @@
 //! - [`proxy`]: a TCP proxy that does what networks do.
 //! - [`stores`]: wrappers that make any store fail, or able to do less.
 //! - [`wait`]: waiting for conditions; dropping a future after so many polls.
+//!
+//! ```
+//! # async fn demo() -> clinch_core::Result<()> {
+//! use clinch_core::{Clinch, Clock, ErrorKind, memory::{Fault, Op}};
+//! use clinch_testkit::stores::Faulty;
+//! let (context, inner) = (Clinch::context("app")?, Clinch::memory().store().clone());
+//! let store = std::sync::Arc::new(Faulty::new(inner, Clock::boot()));
+//! let clinch = Clinch::builder(store.clone(), context).build();
+//! store.faults().inject(Op::Read, Fault::ErrorBefore);
+//! assert_eq!(clinch.list("").await.unwrap_err().kind(), ErrorKind::Unreachable);
+//! # Ok(()) }
+//! # clinch_core::blocking::block_on(demo()).unwrap();
+//! ```
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

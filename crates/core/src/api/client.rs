@@ -49,6 +49,15 @@ pub struct ClinchBuilder {
 impl ClinchBuilder {
     /// The stores of this build: an error about something that this store cannot do names those
     /// that can.
+    ///
+    /// ```
+    /// use clinch_core::{Clinch, memory::MemoryStore, store::StoreInfo};
+    /// let context = Clinch::context("app").unwrap();
+    /// let store = std::sync::Arc::new(MemoryStore::new(context.clone()));
+    /// let peers: Vec<StoreInfo> = vec![MemoryStore::describe()];
+    /// let clinch = Clinch::builder(store, context).peers(peers).build();
+    /// assert_eq!(clinch.info().scheme, "memory");
+    /// ```
     #[must_use]
     pub fn peers(mut self, peers: Vec<StoreInfo>) -> Self {
         self.peers = peers;
@@ -56,6 +65,21 @@ impl ClinchBuilder {
     }
 
     /// For how long claims and releases go on while the store cannot be reached (10 s unless said).
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::{Clinch, ErrorKind, memory::MemoryStore};
+    /// use std::{sync::Arc, time::Duration};
+    /// let context = Clinch::context("app")?;
+    /// let store = Arc::new(MemoryStore::new(context.clone()));
+    /// let builder = Clinch::builder(store.clone(), context);
+    /// let clinch = builder.patience(Duration::from_millis(30)).build();
+    /// store.faults().cut(true); // no request arrives any more
+    /// let error = clinch.lock("a").acquire().await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Unreachable);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.settings.patience = patience;
@@ -63,6 +87,20 @@ impl ClinchBuilder {
     }
 
     /// How holds pass between tasks of this process.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::{Clinch, HandOver, memory::MemoryStore};
+    /// let context = Clinch::context("app")?;
+    /// let store = std::sync::Arc::new(MemoryStore::new(context.clone()));
+    /// let clinch = Clinch::builder(store, context).hand_over(HandOver::OFF).build();
+    /// let lock = clinch.lock("a");
+    /// let first = lock.acquire().await?;
+    /// let (second, _) = tokio::join!(lock.acquire(), first.release());
+    /// assert_eq!(second?.token().local(), 0); // by way of the store
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     #[must_use]
     pub fn hand_over(mut self, hand_over: HandOver) -> Self {
         self.settings.hand_over = hand_over;
@@ -79,6 +117,15 @@ impl ClinchBuilder {
 
 impl Clinch {
     /// A client of a private [memory store](crate::memory).
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// let (a, b) = (clinch_core::Clinch::memory(), clinch_core::Clinch::memory());
+    /// let guard = a.lock("orders/42").acquire().await?;
+    /// assert!(b.lock("orders/42").try_acquire().await?.is_some()); // another store
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn memory() -> Self {
         let context = OpenContext {
             namespace: Arc::from("clinch"),
@@ -89,6 +136,12 @@ impl Clinch {
     }
 
     /// What a store is opened with: a checked namespace, a new identity, the boot clock.
+    ///
+    /// ```
+    /// use clinch_core::Clinch;
+    /// assert_eq!(&*Clinch::context("billing").unwrap().namespace, "billing");
+    /// assert!(Clinch::context("no spaces").is_err());
+    /// ```
     pub fn context(namespace: &str) -> Result<OpenContext> {
         crate::check_namespace(namespace)?;
         Ok(OpenContext {
@@ -99,6 +152,20 @@ impl Clinch {
     }
 
     /// A client of an opened store. `context` is the one that the store was opened with.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::{Clinch, memory::MemoryStore};
+    /// use std::sync::Arc;
+    /// let (mine, theirs) = (Clinch::context("app")?, Clinch::context("app")?);
+    /// let store = MemoryStore::new(mine.clone());
+    /// let other = Clinch::builder(Arc::new(store.sibling(theirs.clone())), theirs).build();
+    /// let clinch = Clinch::builder(Arc::new(store), mine).build();
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// assert!(other.lock("a").try_acquire().await?.is_none()); // two clients, one store
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn builder(store: Arc<dyn Store>, context: OpenContext) -> ClinchBuilder {
         ClinchBuilder {
             store,
@@ -109,6 +176,18 @@ impl Clinch {
     }
 
     /// A mutex.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::ErrorKind;
+    /// let guard = clinch.lock(format!("orders/{}", 42)).acquire().await?;
+    /// assert_eq!(guard.name().as_str(), "orders/42");
+    /// let nameless = clinch.lock("").acquire().await; // a bad name is told here
+    /// assert_eq!(nameless.unwrap_err().kind(), ErrorKind::Invalid);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.engine.clone(), Name::new(name), 1, 1)
     }
@@ -143,6 +222,18 @@ impl Clinch {
     }
 
     /// The names in use that start with `prefix`, with holders and waiters.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let a = clinch.lock("orders/1").acquire().await?;
+    /// let b = clinch.lock("invoices/1").acquire().await?;
+    /// let seen = clinch.list("orders/").await?;
+    /// assert_eq!(seen.len(), 1);
+    /// assert_eq!(&seen[0].name, a.name());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         self.engine.check_open()?;
         self.engine.require(Capability::List)?;
@@ -150,6 +241,18 @@ impl Clinch {
     }
 
     /// One name in full; `None` when nobody holds or waits.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// assert!(clinch.inspect("orders/42").await?.is_none());
+    /// let guard = clinch.lock("orders/42").acquire().await?;
+    /// let seen = clinch.inspect("orders/42").await?.unwrap();
+    /// assert_eq!(seen.holders[0].token, Some(guard.token()));
+    /// assert!(seen.waiters.is_empty());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn inspect(&self, name: &str) -> Result<Option<LockView>> {
         self.engine.check_open()?;
         self.engine.require(Capability::List)?;
@@ -157,6 +260,18 @@ impl Clinch {
     }
 
     /// What happens from now on to names that start with `prefix`.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::store::EventKind;
+    /// let mut events = clinch.events("orders/").await?;
+    /// let guard = clinch.lock("orders/42").acquire().await?;
+    /// let event = events.next().await.unwrap();
+    /// assert_eq!((event.kind, event.token), (EventKind::Granted, Some(guard.token())));
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn events(&self, prefix: &str) -> Result<Events> {
         self.engine.check_open()?;
         self.engine.require(Capability::Events)?;
@@ -164,6 +279,18 @@ impl Clinch {
     }
 
     /// Whether the hold behind a sequencer is still current, by the store's word.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let guard = clinch.lock("orders/42").acquire().await?;
+    /// let text = guard.sequencer().to_string(); // sent along with a request
+    /// assert!(clinch.check(&text.parse()?).await?.is_current());
+    /// guard.release().await?;
+    /// assert!(!clinch.check(&text.parse()?).await?.is_current());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn check(&self, sequencer: &Sequencer) -> Result<Freshness> {
         self.engine.check_open()?;
         self.engine.require(Capability::Tokens)?;
@@ -175,6 +302,18 @@ impl Clinch {
 
     /// Breaks the hold with this token, or every hold of the name: an operator's last resort. The
     /// holder learns of it; its lock-delay applies.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::{LostReason, Status};
+    /// let stuck = clinch.lock("orders/42").acquire().await?;
+    /// clinch.evict("orders/42", Some(stuck.token())).await?;
+    /// assert_eq!(stuck.status(), Status::Lost(LostReason::Evicted));
+    /// assert!(clinch.lock("orders/42").try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn evict(&self, name: &str, token: Option<Token>) -> Result<Evicted> {
         self.engine.check_open()?;
         self.engine.require(Capability::Evict)?;
@@ -189,17 +328,42 @@ impl Clinch {
     }
 
     /// Settings of the store that would break a promise.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::store::Severity;
+    /// let findings = clinch.doctor().await?;
+    /// assert!(findings.iter().all(|finding| finding.severity < Severity::Broken));
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
         self.engine.check_open()?;
         self.engine.store.doctor().await
     }
 
     /// What the store is, can and promises.
+    ///
+    /// ```
+    /// let clinch = clinch_core::Clinch::memory();
+    /// assert!(clinch.info().capabilities.queue && clinch.info().limits.max_name == 255);
+    /// ```
     pub fn info(&self) -> &StoreInfo {
         self.engine.store.info()
     }
 
     /// The store itself, for tools.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let before = clinch.store().operations();
+    /// clinch.lock("a").acquire().await?.release().await?;
+    /// assert_eq!(clinch.store().operations() - before, 2); // a claim and a release
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.engine.store
     }
@@ -216,6 +380,18 @@ impl Clinch {
 
     /// Releases everything, fails what waits, and ends the session. Guards that are left are lost
     /// with [`LostReason::Closed`](crate::LostReason).
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::{ErrorKind, LostReason, Status};
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// clinch.close().await?;
+    /// assert_eq!(guard.status(), Status::Lost(LostReason::Closed));
+    /// assert_eq!(clinch.lock("a").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn close(&self) -> Result<()> {
         self.engine.close().await
     }

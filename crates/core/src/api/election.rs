@@ -57,6 +57,18 @@ impl Election {
     option_setters!();
 
     /// Stands as a candidate and waits to lead; `value` is what observers see.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let election = clinch.election("scheduler");
+    /// let first = election.campaign("10.0.0.7").await?;
+    /// let term = first.token();
+    /// let (second, _) = tokio::join!(election.campaign("10.0.0.8"), first.resign());
+    /// assert!(second?.token() > term);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn campaign(&self, value: impl Into<Arc<str>>) -> Result<Leader> {
         self.candidate(value.into())
             .acquire()
@@ -65,12 +77,34 @@ impl Election {
     }
 
     /// Leads if nobody does.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let election = clinch.election("scheduler");
+    /// let leader = election.try_campaign("10.0.0.7").await?.unwrap();
+    /// assert!(election.try_campaign("10.0.0.8").await?.is_none());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn try_campaign(&self, value: impl Into<Arc<str>>) -> Result<Option<Leader>> {
         let guard = self.candidate(value.into()).try_acquire().await?;
         Ok(guard.map(|guard| self.lead(guard)))
     }
 
     /// Waits for so long to lead.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use std::time::Duration;
+    /// let election = clinch.election("scheduler");
+    /// let leader = election.campaign("10.0.0.7").await?;
+    /// let late = election.campaign_within("10.0.0.8", Duration::from_millis(10)).await?;
+    /// assert!(late.is_none() && leader.is_valid());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn campaign_within(
         &self,
         value: impl Into<Arc<str>>,
@@ -81,6 +115,17 @@ impl Election {
     }
 
     /// Who leads now.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let election = clinch.election("scheduler");
+    /// assert!(election.leader().await?.is_none());
+    /// let leader = election.campaign("10.0.0.7").await?;
+    /// assert_eq!(election.leader().await?.unwrap().token, leader.token());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn leader(&self) -> Result<Option<LeaderView>> {
         let name = self.name.clone()?;
         self.engine.require(Capability::List)?;
@@ -92,6 +137,16 @@ impl Election {
     }
 
     /// Follows the leadership: the present state first, then every change.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::Leadership;
+    /// let mut observer = clinch.election("scheduler").observe().await?;
+    /// assert_eq!(observer.next().await, Some(Leadership::Vacant));
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn observe(&self) -> Result<Observer> {
         let name = self.name.clone()?;
         self.engine.require(Capability::Events)?;
@@ -124,6 +179,16 @@ impl Election {
 }
 
 /// The leader of an election: a [`Guard`] that can publish.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let leader = clinch.election("scheduler").campaign("10.0.0.7").await?;
+/// assert!(leader.is_valid()); // a guard, with all that guards can do
+/// assert!(leader.resign().await?.was_held());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "the leader resigns when it is dropped"]
 pub struct Leader {
@@ -133,6 +198,18 @@ pub struct Leader {
 
 impl Leader {
     /// Publishes a new value in the same term.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let election = clinch.election("scheduler");
+    /// let leader = election.campaign("starting").await?;
+    /// leader.proclaim("ready").await?;
+    /// let seen = election.leader().await?.unwrap();
+    /// assert_eq!((seen.token, seen.value.as_deref()), (leader.token(), Some("ready")));
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn proclaim(&self, value: impl Into<Arc<str>>) -> Result<()> {
         let hold = self.guard.tenure().hold().clone();
         let (engine, value) = (self.engine.clone(), value.into());
@@ -174,6 +251,17 @@ impl Deref for Leader {
 }
 
 /// A leader as others see it.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let election = clinch.election("scheduler").label("node 7");
+/// let leader = election.campaign("10.0.0.7").await?;
+/// let seen = election.leader().await?.unwrap();
+/// assert_eq!((seen.pid, seen.label.as_deref()), (std::process::id(), Some("node 7")));
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderView {
     /// Its term.
@@ -204,6 +292,20 @@ impl LeaderView {
 }
 
 /// A state of the leadership.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// use clinch_core::Leadership;
+/// let election = clinch.election("scheduler");
+/// let leader = election.campaign("10.0.0.7").await?;
+/// match election.observe().await?.next().await {
+///     Some(Leadership::Led(seen)) => assert_eq!(seen.token, leader.token()),
+///     other => panic!("somebody leads, and not {other:?}"),
+/// }
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leadership {
     /// Somebody leads.
@@ -213,6 +315,20 @@ pub enum Leadership {
 }
 
 /// Follows an election. Made by [`Election::observe`].
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// use clinch_core::Leadership;
+/// let election = clinch.election("scheduler");
+/// let leader = election.campaign("10.0.0.7").await?;
+/// let mut observer = election.observe().await?;
+/// assert!(matches!(observer.next().await, Some(Leadership::Led(_))));
+/// leader.resign().await?;
+/// assert_eq!(observer.next().await, Some(Leadership::Vacant));
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Observer {
     election: Election,
@@ -226,6 +342,19 @@ pub struct Observer {
 impl Observer {
     /// The present state at the first call, then each change; `None` when the store can tell no
     /// more. Terms never go down. Cancel safe.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::Leadership;
+    /// let election = clinch.election("scheduler");
+    /// let mut observer = election.observe().await?;
+    /// assert_eq!(observer.next().await, Some(Leadership::Vacant)); // the present state
+    /// let leader = election.campaign("10.0.0.7").await?;
+    /// assert!(matches!(observer.next().await, Some(Leadership::Led(_)))); // a change
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn next(&mut self) -> Option<Leadership> {
         if !self.started {
             let now = self.election.leader().await.ok()?;

@@ -9,6 +9,19 @@
 //! ```
 //!
 //! No row changed means that a newer holder has been there.
+//!
+//! ```
+//! # async fn demo() -> clinch_core::Result<()> {
+//! # let clinch = clinch_core::Clinch::memory();
+//! let gate = clinch_core::fence::Gate::new();
+//! let paused = clinch.lock("orders/42").acquire().await?;
+//! clinch.evict("orders/42", None).await?;
+//! let newer = clinch.lock("orders/42").acquire().await?;
+//! assert!(gate.admit(newer.token(), || "written").is_ok());
+//! assert!(gate.admit(paused.token(), || "too late").is_err());
+//! # Ok(()) }
+//! # clinch_core::blocking::block_on(demo()).unwrap();
+//! ```
 
 use std::sync::{Mutex, PoisonError};
 
@@ -39,6 +52,18 @@ impl Gate {
     }
 
     /// Runs `write` if no greater token has passed; otherwise an error that says both tokens.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let (gate, mut balance) = (clinch_core::fence::Gate::new(), 100);
+    /// let guard = clinch.lock("accounts/a").acquire().await?;
+    /// gate.admit(guard.token(), || balance -= 30)?;
+    /// gate.admit(guard.token(), || balance -= 30)?; // the same holder may write again
+    /// assert_eq!(balance, 40);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn admit<T>(&self, token: Token, write: impl FnOnce() -> T) -> Result<T> {
         let mut greatest = self.greatest.lock().unwrap_or_else(PoisonError::into_inner);
         match *greatest {
@@ -51,6 +76,14 @@ impl Gate {
     }
 
     /// The greatest token that has passed.
+    ///
+    /// ```
+    /// use clinch_core::{Token, fence::Gate};
+    /// let gate = Gate::new();
+    /// assert_eq!(gate.greatest(), None);
+    /// gate.admit(Token::new(7, 0).unwrap(), || ()).unwrap();
+    /// assert_eq!(gate.greatest().map(Token::seq), Some(7));
+    /// ```
     pub fn greatest(&self) -> Option<Token> {
         *self.greatest.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,6 +12,16 @@ use crate::{LostReason, Mode, Name, OwnerId, Result, Sequencer, Token};
 /// A held lock. Dropping it releases in the background; [`release`](Self::release) also tells
 /// whether it was still held.
 ///
+/// # Fairness
+///
+/// Who comes next is the matter of the [`Lock`](crate::Lock): in this process within the bounds of
+/// [`HandOver`](crate::HandOver), otherwise at the head of the store's queue.
+///
+/// # Cancel safety
+///
+/// [`lost`](Self::lost) and [`run`](Self::run) can be dropped at any await; the lock stays held. A
+/// [`release`](Self::release) that is dropped goes on in the background.
+///
 /// # Guarantees
 ///
 /// [`is_valid`](Self::is_valid) compares the boot clock with a deadline that is counted from before
@@ -57,6 +67,17 @@ impl Guard {
     }
 
     /// The fencing token: hand it to the resource with every write.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let first = clinch.lock("a").acquire().await?;
+    /// let old = first.token();
+    /// first.release().await?;
+    /// assert!(clinch.lock("a").acquire().await?.token() > old);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn token(&self) -> Token {
         self.tenure.token()
     }
@@ -77,35 +98,103 @@ impl Guard {
     }
 
     /// Whether it is held at this moment, by a look at the clock alone.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// for step in 0..3 {
+    ///     assert!(guard.is_valid(), "lost before step {step}"); // cheap enough for every step
+    /// }
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.tenure.is_valid()
     }
 
     /// Held, held but not renewed lately, or lost.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::{LostReason, Status};
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// assert_eq!(guard.status(), Status::Held);
+    /// clinch.evict("a", None).await?;
+    /// assert_eq!(guard.status(), Status::Lost(LostReason::Evicted));
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn status(&self) -> Status {
         self.tenure.status()
     }
 
     /// How long it stays valid without another renewal; zero when it is lost.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use std::time::Duration;
+    /// let guard = clinch.lock("a").lease(Duration::from_secs(30)).acquire().await?;
+    /// assert!(guard.remaining() > Duration::from_secs(10)); // enough for the next step
+    /// clinch.evict("a", None).await?;
+    /// assert!(guard.remaining().is_zero());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn remaining(&self) -> Duration {
         self.tenure.remaining()
     }
 
     /// Completes when it has been lost, with the reason, no later than its deadline and with no
     /// contact needed. Cancel safe.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// clinch.evict("a", Some(guard.token())).await?;
+    /// assert_eq!(guard.lost().await, clinch_core::LostReason::Evicted);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn lost(&self) -> LostReason {
         self.tenure.hold().lost().await
     }
 
     /// How the hold before this one ended, where the store still knows: an unclean end means that
     /// its work may be half done.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let crashed = clinch.lock("a").acquire().await?;
+    /// clinch.evict("a", None).await?;
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// let before = guard.predecessor().unwrap(); // its work may be half done
+    /// assert!(before.ending.is_unclean() && before.seq == crashed.token().seq());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn predecessor(&self) -> Option<&Predecessor> {
         self.tenure.predecessor()
     }
 
     /// Name, mode and token in one printable string. A guard whose sequencer was taken out always
     /// ends at the store, so that [`check`](crate::Clinch::check) stays exact.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let guard = clinch.lock("orders/42").acquire().await?;
+    /// let sequencer = guard.sequencer();
+    /// assert_eq!(sequencer.to_string(), format!("x:{}:orders/42", guard.token()));
+    /// assert!(clinch.check(&sequencer).await?.is_current());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn sequencer(&self) -> Sequencer {
         self.tenure.sequencer()
     }
@@ -116,6 +205,18 @@ impl Guard {
     ///
     /// Dropped before it completes, the release goes on in the background. The same holds after an
     /// error: it is repeated until the store has heard or the lease has run out.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::{LostReason, ReleaseReply};
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// clinch.evict("a", None).await?;
+    /// let reply = guard.release().await?;
+    /// assert_eq!(reply, ReleaseReply::WasLost(LostReason::Evicted)); // the work may not count
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn release(self) -> Result<ReleaseReply> {
         self.end().await
     }
@@ -130,6 +231,19 @@ impl Guard {
 
     /// Runs a future for as long as the lock is held; when it is lost, the future is dropped and
     /// the reason returned.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// let (worked, _) = tokio::join!(
+    ///     guard.run(std::future::pending::<()>()), // work without end
+    ///     clinch.evict("a", None),
+    /// );
+    /// assert_eq!(worked, Err(clinch_core::LostReason::Evicted));
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, LostReason> {
         tokio::select! {
             biased;

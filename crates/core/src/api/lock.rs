@@ -96,6 +96,17 @@ impl Lock {
     ///
     /// While the store cannot be reached it goes on for the client's patience (10 s unless said),
     /// then fails with [`ErrorKind::Unreachable`](crate::ErrorKind).
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let lock = clinch.lock("orders/42");
+    /// let first = lock.acquire().await?;
+    /// let (second, released) = tokio::join!(lock.acquire(), first.release());
+    /// assert!(released?.was_held() && second?.is_valid());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn acquire(&self) -> Result<Guard> {
         loop {
             // `None` comes only from an owner's own claim that ended meanwhile: ask again.
@@ -108,11 +119,33 @@ impl Lock {
     /// Takes it if it is free now. `Ok(None)` says that it is definitely not held by this call; an
     /// unknown outcome is an error that [may have taken effect](crate::Error::may_have_taken_effect)
     /// and is being withdrawn.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let lock = clinch.lock("reports/daily");
+    /// let guard = lock.try_acquire().await?;
+    /// assert!(guard.is_some());
+    /// assert!(lock.try_acquire().await?.is_none()); // somebody else does it already
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         self.claim(How::Try).await
     }
 
     /// Waits for so long. `Ok(None)` when it was not granted in time.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use std::time::Duration;
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// let late = clinch.lock("a").acquire_within(Duration::from_millis(10)).await?;
+    /// assert!(late.is_none() && guard.is_valid());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn acquire_within(&self, span: Duration) -> Result<Option<Guard>> {
         let deadline = self.engine.clock.now() + span;
         self.claim(How::Until(deadline)).await

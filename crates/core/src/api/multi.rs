@@ -87,11 +87,32 @@ impl MultiLock {
     }
 
     /// Takes all of them if all are free now.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let taken = clinch.lock("b").acquire().await?;
+    /// assert!(clinch.all(["a", "b"]).try_acquire().await?.is_none());
+    /// assert!(clinch.inspect("a").await?.is_none()); // nothing is kept of the half
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn try_acquire(&self) -> Result<Option<MultiGuard>> {
         self.take(Patience::None).await
     }
 
     /// Waits for so long until all are held.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use std::time::Duration;
+    /// let taken = clinch.lock("b").acquire().await?;
+    /// let both = clinch.all(["a", "b"]).acquire_within(Duration::from_millis(10)).await?;
+    /// assert!(both.is_none() && clinch.inspect("a").await?.is_none());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn acquire_within(&self, span: Duration) -> Result<Option<MultiGuard>> {
         self.take(Patience::Until(self.engine.clock.now() + span))
             .await
@@ -144,6 +165,17 @@ enum Patience {
 }
 
 /// All the locks of a [`MultiLock`]. Dropping it releases them in the background.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let both = clinch.all(["a", "b"]).acquire().await?;
+/// assert!(both.is_valid());
+/// clinch.evict("b", None).await?;
+/// assert!(!both.is_valid() && both.guards()[0].is_valid());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {
@@ -171,6 +203,17 @@ impl MultiGuard {
     }
 
     /// Completes when the first of them is lost. Cancel safe.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let both = clinch.all(["a", "b"]).acquire().await?;
+    /// clinch.evict("b", None).await?;
+    /// let (name, reason) = both.lost().await;
+    /// assert_eq!((name.as_str(), reason), ("b", clinch_core::LostReason::Evicted));
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn lost(&self) -> (Name, LostReason) {
         let mut waits: Vec<_> = self
             .guards
@@ -191,6 +234,18 @@ impl MultiGuard {
     /// Releases all, last name first, and says of each whether it was still held, by name.
     ///
     /// On an error the rest is released in the background.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::{LostReason, ReleaseReply};
+    /// let both = clinch.all(["a", "b"]).acquire().await?;
+    /// clinch.evict("b", None).await?;
+    /// let evicted = ReleaseReply::WasLost(LostReason::Evicted);
+    /// assert_eq!(both.release().await?, [ReleaseReply::Released, evicted]);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn release(mut self) -> Result<Vec<ReleaseReply>> {
         let mut replies = Vec::with_capacity(self.guards.len());
         while let Some(guard) = self.guards.pop() {
@@ -201,6 +256,18 @@ impl MultiGuard {
     }
 
     /// Runs a future for as long as all are held.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let both = clinch.all(["a", "b"]).acquire().await?;
+    /// assert_eq!(both.run(async { 42 }).await, Ok(42));
+    /// clinch.evict("b", None).await?;
+    /// let (name, _) = both.run(std::future::pending::<()>()).await.unwrap_err();
+    /// assert_eq!(name.as_str(), "b");
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, (Name, LostReason)> {
         tokio::select! {
             biased;

@@ -146,6 +146,16 @@ macro_rules! option_setters {
     () => {
         /// How long the hold lives without renewal (30 s unless said). It is renewed at a third of
         /// it; a shorter lease is noticed sooner after a crash, a longer one rides out longer stalls.
+        ///
+        /// ```
+        /// # async fn demo() -> clinch_core::Result<()> {
+        /// # let clinch = clinch_core::Clinch::memory();
+        /// use std::time::Duration;
+        /// let guard = clinch.lock("a").lease(Duration::from_secs(5)).acquire().await?;
+        /// assert!(guard.remaining() < Duration::from_secs(5)); // less the margin for clocks
+        /// # Ok(()) }
+        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// ```
         #[must_use]
         pub fn lease(mut self, lease: std::time::Duration) -> Self {
             self.options.lease = Some(lease);
@@ -154,6 +164,17 @@ macro_rules! option_setters {
 
         /// After an *unclean* end of this hold (expired, evicted, crashed): the time during which
         /// nobody else is granted, so that work still under way can land. None after a release.
+        ///
+        /// ```
+        /// # async fn demo() -> clinch_core::Result<()> {
+        /// # let clinch = clinch_core::Clinch::memory();
+        /// let lock = clinch.lock("a").lock_delay(std::time::Duration::from_secs(10));
+        /// let guard = lock.acquire().await?;
+        /// clinch.evict("a", None).await?;
+        /// assert!(lock.try_acquire().await?.is_none()); // not yet
+        /// # Ok(()) }
+        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// ```
         #[must_use]
         pub fn lock_delay(mut self, delay: std::time::Duration) -> Self {
             self.options.lock_delay = delay;
@@ -162,6 +183,16 @@ macro_rules! option_setters {
 
         /// The longest time that one guard holds it: then it is lost with
         /// [`LostReason::MaxHold`](crate::LostReason), whatever its holder does.
+        ///
+        /// ```
+        /// # async fn demo() -> clinch_core::Result<()> {
+        /// # let clinch = clinch_core::Clinch::memory();
+        /// use std::time::Duration;
+        /// let guard = clinch.lock("a").max_hold(Duration::from_millis(20)).acquire().await?;
+        /// assert_eq!(guard.lost().await, clinch_core::LostReason::MaxHold);
+        /// # Ok(()) }
+        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// ```
         #[must_use]
         pub fn max_hold(mut self, span: std::time::Duration) -> Self {
             self.options.max_hold = Some(span);
@@ -170,6 +201,17 @@ macro_rules! option_setters {
 
         /// Strict FIFO across processes: each claim queues at the store by itself, and no hold is
         /// handed over inside the process.
+        ///
+        /// ```
+        /// # async fn demo() -> clinch_core::Result<()> {
+        /// # let clinch = clinch_core::Clinch::memory();
+        /// let lock = clinch.lock("a").fair();
+        /// let first = lock.acquire().await?;
+        /// let (second, _) = tokio::join!(lock.acquire(), first.release());
+        /// assert_eq!(second?.token().local(), 0); // a grant of the store, not handed over
+        /// # Ok(()) }
+        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// ```
         #[must_use]
         pub fn fair(mut self) -> Self {
             self.options.fair = true;
@@ -177,6 +219,16 @@ macro_rules! option_setters {
         }
 
         /// A word for people, shown by `clinch list`.
+        ///
+        /// ```
+        /// # async fn demo() -> clinch_core::Result<()> {
+        /// # let clinch = clinch_core::Clinch::memory();
+        /// let guard = clinch.lock("a").label("nightly job").acquire().await?;
+        /// let seen = clinch.inspect("a").await?.unwrap();
+        /// assert_eq!(seen.holders[0].label.as_deref(), Some("nightly job"));
+        /// # Ok(()) }
+        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// ```
         #[must_use]
         pub fn label(mut self, label: impl Into<std::sync::Arc<str>>) -> Self {
             self.options.label = Some(label.into());

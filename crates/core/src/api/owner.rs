@@ -15,6 +15,20 @@ use crate::{Error, ErrorKind, Mode, Name, OwnerId, Result};
 /// the owner is the default. A write lock includes reading; a reader cannot become a writer, since
 /// two that tried would wait for each other for ever.
 ///
+/// # Fairness
+///
+/// Entering again does not queue behind others. Claims of one owner on one name take turns; the
+/// first of them queues as for [`Lock`](crate::Lock), and the others enter what it has got.
+///
+/// # Cancel safety
+///
+/// As for [`Lock`](crate::Lock); what the owner holds already stays held.
+///
+/// # Guarantees
+///
+/// All guards of an owner on one name have one token and one lease, and are lost together. An owner
+/// is a handle, not a secret: whoever has a clone of it may enter.
+///
 /// ```
 /// # async fn demo() -> clinch_core::Result<()> {
 /// # let clinch = clinch_core::Clinch::memory();
@@ -59,11 +73,32 @@ impl Owner {
     }
 
     /// The owner's id, as lists show it.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let me = clinch.owner();
+    /// let guard = clinch.lock("a").as_owner(&me).acquire().await?;
+    /// assert_eq!(clinch.inspect("a").await?.unwrap().holders[0].owner, *me.id());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn id(&self) -> &OwnerId {
         &self.inner.id
     }
 
     /// Makes this owner the default for claims inside `future`.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// let (me, lock) = (clinch.owner(), clinch.lock("a"));
+    /// let outer = me.scope(lock.acquire()).await?;
+    /// assert!(me.scope(lock.try_acquire()).await?.is_some()); // enters again
+    /// assert!(lock.try_acquire().await?.is_none()); // outside, it is anybody
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         CURRENT.scope(self.clone(), future).await
     }

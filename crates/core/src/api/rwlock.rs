@@ -48,6 +48,17 @@ impl RwLock {
     }
 
     /// The exclusive side.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use std::time::Duration;
+    /// let config = clinch.rwlock("config");
+    /// let writer = config.write().lease(Duration::from_secs(5)).acquire().await?;
+    /// assert!(config.read().try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn write(&self) -> Lock {
         Lock::new(self.engine.clone(), self.name.clone(), u32::MAX, u32::MAX)
     }

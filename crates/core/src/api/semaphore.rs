@@ -59,6 +59,18 @@ impl Semaphore {
     }
 
     /// So many permits at once.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::Clinch::memory();
+    /// use clinch_core::ErrorKind;
+    /// let workers = clinch.semaphore("workers", 3);
+    /// let two = workers.permits(2).label("import").acquire().await?;
+    /// assert!(workers.permits(2).try_acquire().await?.is_none()); // one is left
+    /// assert_eq!(workers.permits(4).acquire().await.unwrap_err().kind(), ErrorKind::Invalid);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn permits(&self, permits: u32) -> Lock {
         Lock::new(self.engine.clone(), self.name.clone(), permits, self.limit)
     }

@@ -44,6 +44,12 @@ impl Default for HandOver {
 }
 
 /// How a client behaves.
+///
+/// ```
+/// use clinch_core::{HandOver, Settings};
+/// let settings = Settings { hand_over: HandOver::OFF, ..Settings::default() };
+/// assert_eq!(settings.patience.as_secs(), 10);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// For how long a claim goes on while the store cannot be reached, before it is an error.

@@ -7,6 +7,30 @@ use crate::store::{Claim, Ending, Event, EventKind, PartyView, Predecessor};
 use crate::{BootTime, ClientInfo, Name, OwnerId, RequestId, Token};
 
 /// A claim with a place in the order of its name.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// use clinch_core::machine::{NameState, Outcome, Sequence};
+/// # use clinch_core::BootTime;
+/// # struct Counter(u64);
+/// # impl Sequence for Counter {
+/// #     fn next(&mut self, after: u64) -> u64 { self.0 = self.0.max(after) + 1; self.0 }
+/// # }
+/// # let (mut numbers, mut out) = (Counter(0), Outcome::default());
+/// let (mut state, now) = (NameState::new(claim.name.clone()), BootTime::from_nanos(0));
+/// state.claim(&claim, now, &mut numbers, &mut out)?;
+/// let entry = &state.entries[0];
+/// assert_eq!((entry.request, entry.seq()), (claim.request, Some(1)));
+/// assert_eq!(entry.until, now + claim.lease);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Its place: lower is earlier.
@@ -38,6 +62,31 @@ pub struct Entry {
 }
 
 /// Where a claim stands.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// use clinch_core::machine::{NameState, Outcome, Phase, Sequence};
+/// # use clinch_core::{BootTime, store::Claim};
+/// # struct Counter(u64);
+/// # impl Sequence for Counter {
+/// #     fn next(&mut self, after: u64) -> u64 { self.0 = self.0.max(after) + 1; self.0 }
+/// # }
+/// # let (mut numbers, mut out) = (Counter(0), Outcome::default());
+/// # let claim = Claim { lock_delay: claim.lease, ..claim };
+/// let (mut state, now) = (NameState::new(claim.name.clone()), BootTime::from_nanos(0));
+/// state.claim(&claim, now, &mut numbers, &mut out)?;
+/// assert_eq!(state.entries[0].phase, Phase::Held { seq: 1 });
+/// state.evict(None, now, &mut numbers, &mut out); // with a lock-delay
+/// assert_eq!(state.entries[0].phase, Phase::Delayed);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// In the queue.
@@ -117,6 +166,32 @@ impl Entry {
 
 /// What is remembered of a claim that has ended: enough to answer its own repeated requests and to
 /// tell the next holder.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// use clinch_core::machine::{NameState, Outcome, Sequence};
+/// use clinch_core::store::{ClaimReply, Ending, LostReason};
+/// # use clinch_core::BootTime;
+/// # struct Counter(u64);
+/// # impl Sequence for Counter {
+/// #     fn next(&mut self, after: u64) -> u64 { self.0 = self.0.max(after) + 1; self.0 }
+/// # }
+/// # let (mut numbers, mut out) = (Counter(0), Outcome::default());
+/// let (mut state, now) = (NameState::new(claim.name.clone()), BootTime::from_nanos(0));
+/// state.claim(&claim, now, &mut numbers, &mut out)?;
+/// state.evict(None, now, &mut numbers, &mut out);
+/// assert_eq!((state.ended[0].seq, state.ended[0].ending), (Some(1), Ending::Evicted));
+/// let late = state.claim(&claim, now, &mut numbers, &mut out)?; // a copy that was under way
+/// assert_eq!(late, ClaimReply::Gone(LostReason::Evicted));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     /// The claim's id.

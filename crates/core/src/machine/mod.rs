@@ -4,6 +4,31 @@
 //! out, applies the command, then grants from the head of the queue. There is no I/O and no clock
 //! here: the memory store keeps these states in a map, the embedded store loads and saves them in
 //! one transaction, and the other stores are refinements that are compared with it.
+//!
+//! ```
+//! # fn main() -> clinch_core::Result<()> {
+//! # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+//! # let context = Clinch::context("app")?;
+//! # let claim = clinch_core::store::Claim {
+//! #     name: Name::new("a")?, request: context.identity.request(),
+//! #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+//! #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+//! #     label: None, value: None, queue: true };
+//! use clinch_core::machine::{NameState, Outcome, Sequence};
+//! use clinch_core::{BootTime, store::ClaimReply};
+//! # struct Counter(u64);
+//! # impl Sequence for Counter {
+//! #     fn next(&mut self, after: u64) -> u64 { self.0 = self.0.max(after) + 1; self.0 }
+//! # }
+//! let (mut state, mut numbers) = (NameState::new(claim.name.clone()), Counter(0));
+//! let (now, mut out) = (BootTime::from_nanos(0), Outcome::default());
+//! let reply = state.claim(&claim, now, &mut numbers, &mut out)?;
+//! assert!(matches!(reply, ClaimReply::Granted(grant) if grant.seq == 1));
+//! // Nobody renews it: one lease later it has ended, and no clock was read.
+//! state.tick(now + claim.lease, &mut numbers, &mut out);
+//! assert!(state.entries.is_empty() && state.ended.len() == 1);
+//! # Ok(()) }
+//! ```
 
 mod entry;
 mod state;
@@ -17,12 +42,48 @@ use crate::store::{Event, Grant};
 use crate::{ClientId, RequestId};
 
 /// Where new sequence numbers come from.
+///
+/// ```
+/// use clinch_core::machine::Sequence;
+/// struct Counter(u64);
+///
+/// impl Sequence for Counter {
+///     fn next(&mut self, after: u64) -> u64 {
+///         self.0 = self.0.max(after) + 1;
+///         self.0
+///     }
+/// }
+/// let mut numbers = Counter(0);
+/// assert_eq!((numbers.next(0), numbers.next(40), numbers.next(7)), (1, 41, 42));
+/// ```
 pub trait Sequence {
     /// A number greater than `after` and than every number given for a name that has been forgotten.
     fn next(&mut self, after: u64) -> u64;
 }
 
 /// What a step did, beyond its reply.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// use clinch_core::machine::{NameState, Outcome, Sequence};
+/// use clinch_core::{BootTime, store::EventKind};
+/// # struct Counter(u64);
+/// # impl Sequence for Counter {
+/// #     fn next(&mut self, after: u64) -> u64 { self.0 = self.0.max(after) + 1; self.0 }
+/// # }
+/// let (now, mut out) = (BootTime::from_nanos(0), Outcome::default());
+/// NameState::new(claim.name.clone()).claim(&claim, now, &mut Counter(0), &mut out)?;
+/// assert_eq!(out.events[0].kind, EventKind::Granted);
+/// assert!(out.granted.is_empty()); // the claimant has it as its reply
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// What happened, in order.
@@ -32,6 +93,31 @@ pub struct Outcome {
 }
 
 /// A queued claim that was granted by somebody else's step.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// use clinch_core::machine::{NameState, Outcome, Sequence};
+/// use clinch_core::{BootTime, store::Claim};
+/// # struct Counter(u64);
+/// # impl Sequence for Counter {
+/// #     fn next(&mut self, after: u64) -> u64 { self.0 = self.0.max(after) + 1; self.0 }
+/// # }
+/// let (mut state, mut numbers) = (NameState::new(claim.name.clone()), Counter(0));
+/// let (now, mut out) = (BootTime::from_nanos(0), Outcome::default());
+/// let next = Claim { request: context.identity.request(), ..claim.clone() };
+/// state.claim(&claim, now, &mut numbers, &mut out)?;
+/// state.claim(&next, now, &mut numbers, &mut out)?;
+/// state.evict(None, now, &mut numbers, &mut out);
+/// assert_eq!(out.granted[0].request, next.request);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Woken {
     /// The claim.

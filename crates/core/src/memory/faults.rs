@@ -8,6 +8,14 @@ use std::time::Duration;
 use crate::{Clock, Effect, Error, ErrorKind, Result};
 
 /// The requests that can be made to fail.
+///
+/// ```
+/// use clinch_core::memory::{Fault, Faults, Op};
+/// let faults = Faults::default();
+/// faults.inject(Op::Renew, Fault::ErrorBefore);
+/// assert_eq!(faults.take(Op::Claim), None); // only renewals fail
+/// assert_eq!(faults.take(Op::Renew), Some(Fault::ErrorBefore));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A claim.
@@ -25,6 +33,16 @@ pub enum Op {
 }
 
 /// What goes wrong with one request.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// use clinch_core::{Clock, memory::Fault};
+/// let clock = Clock::boot();
+/// assert!(!Fault::ErrorBefore.before(&clock).await.unwrap_err().may_have_taken_effect());
+/// assert!(Fault::ReplyLost.after(&clock).await.unwrap_err().may_have_taken_effect());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// It fails before it has any effect.

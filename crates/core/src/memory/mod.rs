@@ -2,6 +2,18 @@
 //!
 //! `memory:` is private to one client; `memory:NAME` is shared by all clients of the process that
 //! give the same name. Tests compare other stores with it and make it misbehave with [`Faults`].
+//!
+//! ```
+//! # async fn demo() -> clinch_core::Result<()> {
+//! use clinch_core::{Clinch, memory::{Fault, MemoryStore, Op}};
+//! let context = Clinch::context("app")?;
+//! let store = std::sync::Arc::new(MemoryStore::new(context.clone()));
+//! let clinch = Clinch::builder(store.clone(), context).build();
+//! store.faults().inject(Op::Claim, Fault::ReplyLost);
+//! assert!(clinch.lock("a").acquire().await?.is_valid()); // asked again, with the same request id
+//! # Ok(()) }
+//! # clinch_core::blocking::block_on(demo()).unwrap();
+//! ```
 
 mod faults;
 mod world;
@@ -53,6 +65,19 @@ impl MemoryStore {
     }
 
     /// Opens `memory:` or `memory:NAME`.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::{Clinch, memory::MemoryStore, store::Store};
+    /// let url = "memory:shared".parse()?;
+    /// let a = MemoryStore::open(&url, Clinch::context("app")?)?;
+    /// let context = Clinch::context("app")?;
+    /// let b = std::sync::Arc::new(MemoryStore::open(&url, context.clone())?);
+    /// let guard = Clinch::builder(b, context).build().lock("orders/42").acquire().await?;
+    /// assert_eq!(a.list("").await?.len(), 1); // seen by the other client
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn open(url: &StoreUrl, context: OpenContext) -> Result<Self> {
         url.finish(&[])?;
         let path = url.path()?;
@@ -70,12 +95,28 @@ impl MemoryStore {
     }
 
     /// Another client of the same locks, with faults of its own.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::{Clinch, memory::MemoryStore, store::Store};
+    /// let a = MemoryStore::new(Clinch::context("app")?);
+    /// let b = a.sibling(Clinch::context("app")?);
+    /// a.faults().cut(true);
+    /// assert!(a.list("").await.is_err() && b.list("").await.is_ok()); // only one is cut off
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     #[must_use]
     pub fn sibling(&self, context: OpenContext) -> Self {
         Self::on(context, self.world.clone())
     }
 
     /// What this store is, without opening it.
+    ///
+    /// ```
+    /// let info = clinch_core::memory::MemoryStore::describe();
+    /// assert_eq!(info.scheme, "memory");
+    /// ```
     pub fn describe() -> StoreInfo {
         info()
     }
@@ -96,6 +137,18 @@ impl MemoryStore {
     }
 
     /// Loses every claim and every remembered end, as a server restarted without its data does.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::{Clinch, LostReason, ReleaseReply, memory::MemoryStore};
+    /// let context = Clinch::context("app")?;
+    /// let store = std::sync::Arc::new(MemoryStore::new(context.clone()));
+    /// let guard = Clinch::builder(store.clone(), context).build().lock("a").acquire().await?;
+    /// store.lose_data();
+    /// assert_eq!(guard.release().await?, ReleaseReply::WasLost(LostReason::Forgotten));
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn lose_data(&self) {
         self.lock().forget_everything();
     }

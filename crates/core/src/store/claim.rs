@@ -7,6 +7,31 @@ use std::time::Duration;
 use crate::{ClientInfo, Name, OwnerId, RequestId};
 
 /// One request to hold a name.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// use clinch_core::store::{Claim, ClaimReply, Store};
+/// use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// use std::time::Duration;
+/// let context = Clinch::context("app")?;
+/// let claim = Claim {
+///     name: Name::new("orders/42")?,
+///     request: context.identity.request(),
+///     owner: OwnerId::new("me"),
+///     client: context.identity.info().clone(),
+///     units: 1,
+///     limit: 1, // a mutex
+///     lease: Duration::from_secs(30),
+///     lock_delay: Duration::ZERO,
+///     label: None,
+///     value: None,
+///     queue: false,
+/// };
+/// let store = MemoryStore::new(context);
+/// assert!(matches!(store.claim(&claim).await?, ClaimReply::Granted(_)));
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The lock.
@@ -34,6 +59,26 @@ pub struct Claim {
 }
 
 /// A store's answer to a claim.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// # let store = MemoryStore::new(context.clone());
+/// use clinch_core::store::{Claim, ClaimReply, Store};
+/// let other = Claim { request: context.identity.request(), ..claim.clone() };
+/// let third = Claim { request: context.identity.request(), queue: false, ..claim.clone() };
+/// assert!(matches!(store.claim(&claim).await?, ClaimReply::Granted(_)));
+/// assert!(matches!(store.claim(&other).await?, ClaimReply::Queued(_)));
+/// assert!(matches!(store.claim(&third).await?, ClaimReply::Busy(_)));
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimReply {
     /// It is held.
@@ -48,6 +93,27 @@ pub enum ClaimReply {
 }
 
 /// A claim that succeeded.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// # let store = MemoryStore::new(context.clone());
+/// use clinch_core::store::{Claim, ClaimReply, Store};
+/// let ClaimReply::Granted(first) = store.claim(&claim).await? else { panic!("it is free") };
+/// store.evict(&claim.name, Some(first.seq)).await?;
+/// let next = Claim { request: context.identity.request(), ..claim };
+/// let ClaimReply::Granted(second) = store.claim(&next).await? else { panic!("it is free") };
+/// assert!(second.seq > first.seq);
+/// assert_eq!(second.predecessor.unwrap().seq, first.seq);
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The store's sequence number: the upper bits of the token.
@@ -57,6 +123,26 @@ pub struct Grant {
 }
 
 /// A place in the store's queue.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// # let store = MemoryStore::new(context.clone());
+/// use clinch_core::store::{Claim, ClaimReply, Store};
+/// store.claim(&claim).await?;
+/// let next = Claim { request: context.identity.request(), ..claim.clone() };
+/// let ClaimReply::Queued(queued) = store.claim(&next).await? else { panic!("it is taken") };
+/// assert_eq!(queued.ahead, 0); // next
+/// assert!(queued.retry_after.unwrap() <= claim.lease);
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Queued {
     /// Claims ahead in the queue; 0 means next.
@@ -70,6 +156,25 @@ pub struct Queued {
 }
 
 /// The name is taken.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// # let store = MemoryStore::new(context.clone());
+/// use clinch_core::store::{Claim, ClaimReply, Store};
+/// store.claim(&claim).await?;
+/// let other = Claim { request: context.identity.request(), queue: false, ..claim.clone() };
+/// let ClaimReply::Busy(busy) = store.claim(&other).await? else { panic!("it is taken") };
+/// assert!(busy.retry_after.unwrap() <= claim.lease);
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Busy {
     /// The soonest time at which the name can become free by itself.
@@ -77,6 +182,26 @@ pub struct Busy {
 }
 
 /// A hold as the store knows it.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// # let store = MemoryStore::new(context.clone());
+/// use clinch_core::store::{ClaimReply, Hold, Store};
+/// let ClaimReply::Granted(grant) = store.claim(&claim).await? else { panic!("it is free") };
+/// let hold = Hold { name: claim.name, request: claim.request, seq: grant.seq };
+/// let stale = Hold { seq: grant.seq - 1, ..hold.clone() };
+/// assert!(!store.release(&stale).await?.was_held()); // both must match
+/// assert!(store.release(&hold).await?.was_held());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     /// The lock.
@@ -88,6 +213,26 @@ pub struct Hold {
 }
 
 /// A hold to be extended.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// # let store = MemoryStore::new(context.clone());
+/// use clinch_core::store::{ClaimReply, Hold, RenewReply, Renewal, Store};
+/// let ClaimReply::Granted(grant) = store.claim(&claim).await? else { panic!("it is free") };
+/// let hold = Hold { name: claim.name, request: claim.request, seq: grant.seq };
+/// let renewal = Renewal { hold, lease: claim.lease * 2, value: None };
+/// assert_eq!(store.renew(&[renewal]).await?, [RenewReply::Held]);
+/// assert!(store.list("").await?[0].holders[0].lease_left > claim.lease);
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renewal {
     /// The hold.
@@ -99,6 +244,26 @@ pub struct Renewal {
 }
 
 /// The answer to one renewal.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// # let store = MemoryStore::new(context.clone());
+/// use clinch_core::store::{ClaimReply, Hold, LostReason, RenewReply, Renewal, Store};
+/// let ClaimReply::Granted(grant) = store.claim(&claim).await? else { panic!("it is free") };
+/// store.evict(&claim.name, None).await?;
+/// let hold = Hold { name: claim.name, request: claim.request, seq: grant.seq };
+/// let renewal = Renewal { hold, lease: claim.lease, value: None };
+/// assert_eq!(store.renew(&[renewal]).await?, [RenewReply::Lost(LostReason::Evicted)]);
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenewReply {
     /// The lease runs anew.
@@ -108,6 +273,20 @@ pub enum RenewReply {
 }
 
 /// The answer to a release.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// use clinch_core::{LostReason, ReleaseReply};
+/// let guard = clinch.lock("a").acquire().await?;
+/// match guard.release().await? {
+///     ReleaseReply::Released => println!("nobody came between"),
+///     ReleaseReply::WasLost(reason) => panic!("the work may not count: {reason}"),
+/// }
+/// assert!(!ReleaseReply::WasLost(LostReason::Expired).was_held());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseReply {
     /// It was held until now.
@@ -145,6 +324,17 @@ impl Freshness {
 }
 
 /// What an eviction broke.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let guard = clinch.lock("a").acquire().await?;
+/// let evicted = clinch.evict("a", None).await?;
+/// assert_eq!(evicted.seqs, [guard.token().seq()]);
+/// assert!(clinch.evict("a", None).await?.seqs.is_empty()); // nothing left to break
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Evicted {
     /// Sequence numbers of the broken holds.
@@ -152,6 +342,17 @@ pub struct Evicted {
 }
 
 /// How the hold before a grant ended.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// use clinch_core::store::Ending;
+/// clinch.lock("a").acquire().await?.release().await?;
+/// let guard = clinch.lock("a").acquire().await?;
+/// assert_eq!(guard.predecessor().unwrap().ending, Ending::Released);
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Predecessor {
     /// The way it ended.
@@ -163,6 +364,12 @@ pub struct Predecessor {
 }
 
 /// The ways in which a hold ends at the store.
+///
+/// ```
+/// use clinch_core::{LostReason, store::Ending};
+/// assert!(Ending::Expired.is_unclean() && !Ending::Released.is_unclean());
+/// assert_eq!(LostReason::from(Ending::Evicted), LostReason::Evicted);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// Its holder gave it up.

@@ -10,6 +10,20 @@ use tokio::sync::mpsc;
 use crate::{Name, OwnerId, Token};
 
 /// Something that happened to a lock.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// use clinch_core::store::EventKind;
+/// let mut events = clinch.events("").await?;
+/// clinch.lock("a").label("checkout").acquire().await?.release().await?;
+/// let (granted, released) = (events.next().await.unwrap(), events.next().await.unwrap());
+/// assert_eq!((granted.kind, released.kind), (EventKind::Granted, EventKind::Released));
+/// assert_eq!(granted.token, released.token);
+/// assert_eq!(granted.label.as_deref(), Some("checkout"));
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// What happened.
@@ -31,6 +45,13 @@ pub struct Event {
 }
 
 /// The kinds of events.
+///
+/// ```
+/// use clinch_core::store::EventKind;
+/// assert_eq!(EventKind::Evicted.to_string(), "evicted");
+/// assert_eq!(EventKind::parse("evicted"), Some(EventKind::Evicted));
+/// assert_eq!(EventKind::parse("Evicted"), None);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -90,10 +111,32 @@ impl fmt::Display for EventKind {
 ///
 /// It ends when the store can give no more; reading lags behind without loss up to the store's own
 /// bounds. Also a [`Stream`](futures_core::Stream).
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let mut events = clinch.events("orders/").await?;
+/// let unseen = clinch.lock("invoices/1").acquire().await?;
+/// let guard = clinch.lock("orders/1").acquire().await?;
+/// assert_eq!(events.next().await.unwrap().name, *guard.name());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Events(mpsc::UnboundedReceiver<Event>);
 
 /// The store's end of [`Events`].
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// use clinch_core::store::Events;
+/// let (store, events) = Events::channel();
+/// assert!(!store.is_closed());
+/// drop(events); // nobody listens any more
+/// store.closed().await;
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone)]
 pub struct EventSender(mpsc::UnboundedSender<Event>);
 

@@ -4,6 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 /// A store's description: shown by `clinch stores`, asserted by the conformance suite.
+///
+/// ```
+/// let clinch = clinch_core::Clinch::memory();
+/// let info = clinch.info();
+/// println!("{}: {}; {}", info.scheme, info.summary, info.guarantees.exclusion);
+/// assert!(info.capabilities.tokens);
+/// ```
 #[derive(Debug, Clone)]
 pub struct StoreInfo {
     /// The URL scheme, for example `sqlite`.
@@ -19,6 +26,12 @@ pub struct StoreInfo {
 }
 
 /// The things that not every store can do. Asking for one that is absent is refused before any I/O.
+///
+/// ```
+/// use clinch_core::store::{Capabilities, Capability};
+/// let simple = Capabilities { queue: false, ..Capabilities::ALL };
+/// assert!(simple.has(Capability::Tokens) && !simple.has(Capability::Queue));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// Read-write locks.
@@ -140,6 +153,11 @@ impl fmt::Display for Capability {
 }
 
 /// What a store promises, in sentences that a test stands behind.
+///
+/// ```
+/// let guarantees = clinch_core::Clinch::memory().info().guarantees;
+/// assert_eq!(guarantees.scope, "tasks and threads of one process");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guarantees {
     /// Who can share its locks.
@@ -155,6 +173,18 @@ pub struct Guarantees {
 }
 
 /// A store's bounds.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// use clinch_core::ErrorKind;
+/// let limits = clinch.info().limits;
+/// assert!(clinch.lock("a").lease(limits.max_lease).acquire().await?.is_valid());
+/// let error = clinch.lock("a").lease(limits.min_lease / 2).acquire().await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Invalid); // refused before any I/O
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The shortest lease.
@@ -168,6 +198,16 @@ pub struct Limits {
 }
 
 /// One finding of `clinch doctor`.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let finding = clinch.doctor().await?.remove(0);
+/// assert_eq!(finding.subject, "scope"); // locks in memory exclude nobody else
+/// println!("{}; {}", finding.message, finding.advice.unwrap());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// How bad it is.
@@ -181,6 +221,16 @@ pub struct Finding {
 }
 
 /// How bad a finding is.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// use clinch_core::store::Severity;
+/// let worst = clinch.doctor().await?.into_iter().map(|finding| finding.severity).max();
+/// assert_eq!(worst, Some(Severity::Warning));
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// As it should be.

@@ -3,6 +3,25 @@
 //! A store keeps claims; the engine above it does everything else (queues inside the process,
 //! renewal, loss detection, reentrancy, multi-locks, elections). To add a store, implement
 //! [`Store`], run the conformance suite of `clinch-testkit`, and write its page in `docs/stores`.
+//!
+//! ```
+//! # async fn demo() -> clinch_core::Result<()> {
+//! # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+//! # let context = Clinch::context("app")?;
+//! # let claim = clinch_core::store::Claim {
+//! #     name: Name::new("a")?, request: context.identity.request(),
+//! #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+//! #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+//! #     label: None, value: None, queue: true };
+//! # let store = MemoryStore::new(context.clone());
+//! use clinch_core::store::{ClaimReply, Hold, ReleaseReply, Store};
+//! let ClaimReply::Granted(grant) = store.claim(&claim).await? else { panic!("it is free") };
+//! let hold = Hold { name: claim.name.clone(), request: claim.request, seq: grant.seq };
+//! assert!(store.check(&hold.name, hold.seq).await?.is_current());
+//! assert_eq!(store.release(&hold).await?, ReleaseReply::Released);
+//! # Ok(()) }
+//! # clinch_core::blocking::block_on(demo()).unwrap();
+//! ```
 
 mod claim;
 mod events;
@@ -26,6 +45,17 @@ pub use wakes::{Wake, WakeSender, Wakes};
 use crate::{Clock, Identity, Name, Result};
 
 /// What a store is given when it is opened.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// use clinch_core::{Clinch, Clock, store::OpenContext};
+/// let (clock, hand) = Clock::manual(); // a test drives the time
+/// let context = OpenContext { clock, ..Clinch::context("billing")? };
+/// let before = context.clock.now();
+/// hand.advance(std::time::Duration::from_secs(1));
+/// assert_eq!(context.clock.now().since(before).as_secs(), 1);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct OpenContext {
     /// The prefix that separates applications in one store; already checked.
@@ -55,6 +85,27 @@ pub struct OpenContext {
 ///    usable; the engine withdraws the claim afterwards.
 /// 6. **Waiters hold leases too.** A queued claim that is not repeated within its lease is gone.
 /// 7. **Tokens** ([`Grant::seq`]) rise with every grant of a name, at most 51 bits.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # let context = Clinch::context("app")?;
+/// # let claim = clinch_core::store::Claim {
+/// #     name: Name::new("a")?, request: context.identity.request(),
+/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
+/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
+/// #     label: None, value: None, queue: true };
+/// # let store = MemoryStore::new(context.clone());
+/// use clinch_core::store::{ClaimReply, Store};
+/// let first = store.claim(&claim).await?;
+/// assert!(matches!(first, ClaimReply::Granted(_)));
+/// let again = store.claim(&claim).await?; // the reply was lost, say: ask with the same id
+/// assert_eq!(again, first);
+/// store.withdraw(&claim).await?; // and it is gone for good
+/// assert!(matches!(store.claim(&claim).await?, ClaimReply::Gone(_)));
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[async_trait]
 pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// What this store is, can and promises. Cheap; the same for the store's whole life.
@@ -120,6 +171,23 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 }
 
 /// Raw operations through the same driver: what a lock on this engine can cost at least.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// use clinch_core::store::Floor;
+/// struct Map(std::collections::HashSet<u64>);
+///
+/// #[async_trait::async_trait]
+/// impl Floor for Map {
+///     async fn pair(&mut self, key: u64) -> clinch_core::Result<()> {
+///         assert!(self.0.insert(key) && self.0.remove(&key));
+///         Ok(())
+///     }
+/// }
+/// Map(Default::default()).pair(7).await?;
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[async_trait]
 pub trait Floor: Send {
     /// One acquire-and-release worth of raw operations on the key with this number.

@@ -6,6 +6,18 @@ use std::time::Duration;
 use crate::{ClientId, Name, OwnerId, Token};
 
 /// One lock with its holders and waiters, each in order.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let lock = clinch.semaphore("workers", 2);
+/// let guard = lock.permits(2).acquire().await?;
+/// let view = clinch.inspect("workers").await?.unwrap();
+/// assert_eq!((view.limit, view.holders.len(), view.waiters.len()), (2, 1, 0));
+/// assert_eq!(view.delayed_for, None);
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockView {
     /// The lock.
@@ -21,6 +33,17 @@ pub struct LockView {
 }
 
 /// One holder or waiter.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::Clinch::memory();
+/// let guard = clinch.lock("a").label("checkout").acquire().await?;
+/// let holder = clinch.inspect("a").await?.unwrap().holders.remove(0);
+/// assert_eq!((holder.pid, holder.token), (std::process::id(), Some(guard.token())));
+/// assert!(holder.lease_left <= std::time::Duration::from_secs(30));
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartyView {
     /// The owner.

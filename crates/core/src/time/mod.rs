@@ -44,6 +44,13 @@ impl BootTime {
     }
 
     /// How long after `earlier` this is; zero when it is not.
+    ///
+    /// ```
+    /// use clinch_core::BootTime;
+    /// let (a, b) = (BootTime::from_nanos(1_000), BootTime::from_nanos(5_000));
+    /// assert_eq!(b.since(a).as_nanos(), 4_000);
+    /// assert!(a.since(b).is_zero()); // never a panic
+    /// ```
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -114,6 +121,18 @@ impl Clock {
     }
 
     /// Completes at `deadline`. Works on any executor.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::Clock;
+    /// use std::time::Duration;
+    /// let clock = Clock::boot();
+    /// let deadline = clock.now() + Duration::from_millis(5);
+    /// clock.sleep_until(deadline).await;
+    /// assert!(clock.now() >= deadline);
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
     pub fn sleep_until(&self, deadline: BootTime) -> Sleep {
         match &self.0 {
             Kind::Boot => Sleep::new(boot::timers(), deadline),

@@ -67,6 +67,18 @@ impl Timers {
 }
 
 /// Completes at a moment of its [`Clock`](super::Clock). Made by [`Clock::sleep`](super::Clock::sleep).
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// use clinch_core::Clock;
+/// use std::time::Duration;
+/// let (clock, hand) = Clock::manual();
+/// let hour = clock.sleep(Duration::from_secs(3600));
+/// hand.advance(Duration::from_secs(3600));
+/// hour.await; // over at once
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Sleep {
     timers: Arc<Timers>,

@@ -8,6 +8,12 @@ const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 /// Microseconds since 2020-01-01: the floor of new sequence numbers on stores that make their own.
 ///
 /// A wall clock may step back; a store therefore takes the larger of this and its last number + 1.
+///
+/// ```
+/// use clinch_core::sequence_micros;
+/// let last = sequence_micros() + 60_000_000; // given before the clock was set back by a minute
+/// assert_eq!(sequence_micros().max(last + 1), last + 1);
+/// ```
 pub fn sequence_micros() -> u64 {
     #[expect(
         clippy::disallowed_methods,

@@ -48,6 +48,13 @@ impl Config {
 /// The file that `sqlite:` without a path means: `locks.db` in the user's state folder
 /// (`$XDG_STATE_HOME/clinch`, else `~/.local/state/clinch`), or in `/var/lib/clinch` for a root
 /// without a home.
+///
+/// ```
+/// match clinch_sqlite::default_path() {
+///     Ok(path) => assert!(path.ends_with("clinch/locks.db")),
+///     Err(error) => assert!(error.to_string().contains("neither XDG_STATE_HOME nor HOME is set")),
+/// }
+/// ```
 pub fn default_path() -> Result<PathBuf> {
     let folder = |key: &str| {
         std::env::var_os(key)

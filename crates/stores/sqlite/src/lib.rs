@@ -9,6 +9,24 @@
 //! rows, runs the step, and writes the difference. Reading order of the source: `store`, `writer`
 //! (operations of many tasks in few transactions), `core` (the connection), `tx` and `rows` (one
 //! name), `sequence` (numbers that never fall), then the side channels `session`, `wakes`, `deaths`.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("clinch-doc-lib-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let file = folder.join("locks.db");
+//! use clinch_core::{Clinch, blocking};
+//! use clinch_sqlite::SqliteStore;
+//! let context = Clinch::context("app")?;
+//! let url = format!("sqlite:{}", file.display()).parse()?;
+//! let store = std::sync::Arc::new(SqliteStore::open(&url, context.clone())?);
+//! let clinch = blocking::Clinch::from(Clinch::builder(store, context).build());
+//! let guard = clinch.lock("orders/42").acquire()?; // no other process of this machine has it
+//! assert!(guard.release()?.was_held());
+//! clinch.close()?;
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok(()) }
+//! ```
 
 mod boot;
 mod cache;

@@ -64,6 +64,21 @@ impl SqliteStore {
     ///
     /// The URL takes `busy=DURATION`: how long an operation waits for the transactions of other
     /// processes (5 s by default).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("clinch-doc-open-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// # let file = folder.join("locks.db");
+    /// use clinch_core::{Clinch, ErrorKind};
+    /// std::fs::write(&file, "my notes, a few hundred bytes of them. ".repeat(20))?;
+    /// let url = format!("sqlite:{}", file.display()).parse()?;
+    /// let error = clinch_sqlite::SqliteStore::open(&url, Clinch::context("app")?).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Corrupt);
+    /// assert!(std::fs::read_to_string(&file)?.starts_with("my notes")); // left as it is
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok(()) }
+    /// ```
     pub fn open(url: &StoreUrl, context: OpenContext) -> Result<Self> {
         Self::open_with(url, context, wall())
     }
@@ -83,6 +98,12 @@ impl SqliteStore {
     }
 
     /// What this store is, without opening it.
+    ///
+    /// ```
+    /// let info = clinch_sqlite::SqliteStore::describe();
+    /// assert_eq!(info.scheme, "sqlite");
+    /// assert!(info.capabilities.queue && info.capabilities.events);
+    /// ```
     pub fn describe() -> StoreInfo {
         StoreInfo {
             scheme: "sqlite",

@@ -15,6 +15,18 @@ use crate::stores::Faulty;
 use crate::wait::{eventually, eventually_or};
 
 /// One case's store, and the clients and processes that it starts there.
+///
+/// ```
+/// use clinch_testkit::conformance::{Ctx, Outcome};
+/// /// The body of a case; the suite gives it an empty place, and looks for leftovers afterwards.
+/// async fn two_clients_exclude_each_other(ctx: &Ctx) -> Outcome {
+///     let (a, b) = (ctx.client().await, ctx.client().await);
+///     let guard = a.lock("a").lease(ctx.long()).acquire().await?;
+///     assert!(b.lock("a").try_acquire().await?.is_none());
+///     guard.release().await?;
+///     Ok(())
+/// }
+/// ```
 pub struct Ctx {
     subject: Arc<dyn Subject>,
     place: Box<dyn Place>,
@@ -28,6 +40,17 @@ impl std::fmt::Debug for Ctx {
 }
 
 /// An independent client, with faults of its own.
+///
+/// ```
+/// use clinch_core::memory::{Fault, Op};
+/// use clinch_testkit::conformance::{Ctx, Outcome};
+/// async fn a_lost_reply_is_asked_for_again(ctx: &Ctx) -> Outcome {
+///     let client = ctx.client().await;
+///     client.faults.inject(Op::Claim, Fault::ReplyLost);
+///     assert!(client.lock("a").acquire().await?.is_valid());
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Client {
     clinch: Clinch,

@@ -14,12 +14,29 @@ use crate::holder;
 const LONGEST: Duration = Duration::from_secs(240);
 
 /// Every case of the suite.
+///
+/// ```
+/// use clinch_testkit::conformance::catalogue;
+/// let fifo: Vec<_> = catalogue().filter(|case| case.group == "fifo").collect();
+/// assert!(fifo.iter().any(|case| case.name == "grants_in_ticket_order"));
+/// ```
 pub fn catalogue() -> impl Iterator<Item = &'static Case> {
     ALL.iter().copied().flatten()
 }
 
 /// Runs the suite on these stores, one test for each store and case; to be called by `main` of a
 /// test binary. It is also the `main` of the processes that cases kill and pause.
+///
+/// ```no_run
+/// use clinch_core::store::Capability;
+/// use clinch_testkit::conformance::{self, Lacking, Memory, Subject};
+///
+/// fn main() -> std::process::ExitCode {
+///     let less = Lacking { full: Memory, capability: Capability::Queue };
+///     let subjects: Vec<Box<dyn Subject>> = vec![Box::new(Memory), Box::new(less)];
+///     conformance::main(subjects)
+/// }
+/// ```
 pub fn main(subjects: Vec<Box<dyn Subject>>) -> ExitCode {
     let subjects: Vec<Arc<dyn Subject>> = subjects.into_iter().map(Arc::from).collect();
     let mut words = std::env::args().skip(1);

@@ -13,6 +13,19 @@ use super::Case;
 use crate::stores::{self, Without};
 
 /// A store that the suite is run on.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// use clinch_core::Clinch;
+/// use clinch_testkit::conformance::{Memory, Subject};
+/// let place = Memory.place().await?;
+/// let context = Clinch::context(&place.namespace())?;
+/// let store = Memory.open(&place.url(), context).await?;
+/// assert_eq!(store.info().scheme, Memory.info().scheme);
+/// assert!(store.list("").await?.is_empty());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[async_trait]
 pub trait Subject: Send + Sync + 'static {
     /// The first part of the names of its tests.
@@ -49,6 +62,16 @@ pub trait Subject: Send + Sync + 'static {
 }
 
 /// Where one case keeps its locks. Dropping it cleans up.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// use clinch_testkit::conformance::{Memory, Subject};
+/// let (a, b) = (Memory.place().await?, Memory.place().await?);
+/// assert_ne!(a.url(), b.url()); // cases do not meet
+/// assert!(a.lose_data().await? && a.leftovers().await?.is_empty());
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[async_trait]
 pub trait Place: Send + Sync {
     /// Where it is, for clients in this process and in others.
@@ -82,6 +105,12 @@ pub trait Place: Send + Sync {
 }
 
 /// The memory store as a subject; also the model for how to write one.
+///
+/// ```
+/// use clinch_testkit::conformance::{Memory, Subject};
+/// assert_eq!(Memory.name(), "memory");
+/// assert!(Memory.alone().is_some()); // cases with processes do not apply
+/// ```
 #[derive(Debug, Default)]
 pub struct Memory;
 
@@ -138,6 +167,14 @@ impl Place for MemoryPlace {
 }
 
 /// A subject whose store lacks one capability: everything else must work, and this be refused.
+///
+/// ```
+/// use clinch_core::store::Capability;
+/// use clinch_testkit::conformance::{Lacking, Memory, Subject};
+/// let subject = Lacking { full: Memory, capability: Capability::Queue };
+/// assert_eq!(subject.name(), "memory_without_queue");
+/// assert!(!subject.info().capabilities.queue);
+/// ```
 pub struct Lacking<S> {
     /// The full store.
     pub full: S,

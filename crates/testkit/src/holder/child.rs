@@ -14,6 +14,13 @@ use serde_json::{Value, json};
 use crate::conformance::Subject;
 
 /// The `main` of a holder: `SUBJECT URL NAMESPACE`.
+///
+/// ```
+/// use clinch_testkit::holder::serve;
+/// use std::process::ExitCode;
+/// let code = serve(&[], Vec::new()); // a store, a URL and a namespace are missing
+/// assert_eq!(code, ExitCode::from(2));
+/// ```
 pub fn serve(subjects: &[Arc<dyn Subject>], words: Vec<String>) -> ExitCode {
     let [subject, url, namespace] = &words[..] else {
         eprintln!("a holder wants a store, a URL and a namespace");

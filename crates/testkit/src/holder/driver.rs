@@ -12,6 +12,27 @@ use tokio::sync::mpsc;
 use crate::wait::{eventually, soon};
 
 /// A process with a client of its own. It is killed when this is dropped.
+///
+/// ```standalone_crate
+/// # use std::{process::ExitCode, sync::Arc, time::Duration};
+/// # use clinch_testkit::conformance::{Memory, Subject};
+/// # use clinch_testkit::holder::{self, Claiming, Holder};
+/// # fn main() -> ExitCode {
+/// # let mut words = std::env::args().skip(1);
+/// # if words.next().as_deref() == Some(holder::FLAG) {
+/// #     return holder::serve(&[Arc::new(Memory) as Arc<dyn Subject>], words.collect());
+/// # }
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # runtime.block_on(async {
+/// let mut child = Holder::spawn("memory", "memory:", "clinch").await;
+/// let lease = Duration::from_millis(300);
+/// child.acquire(&Claiming::lock("a", lease)).await.unwrap();
+/// // Nobody renews for two leases; after one of them the guard knows by the clock alone.
+/// assert!(!child.valid_with_blocked_keeper("a", lease).await);
+/// # });
+/// # ExitCode::SUCCESS
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Holder {
     child: Child,
@@ -20,6 +41,27 @@ pub struct Holder {
 }
 
 /// How a holder is to claim; like the options of a lock.
+///
+/// ```standalone_crate
+/// # use std::{process::ExitCode, sync::Arc, time::Duration};
+/// # use clinch_testkit::conformance::{Memory, Subject};
+/// # use clinch_testkit::holder::{self, Claiming, Holder};
+/// # fn main() -> ExitCode {
+/// # let mut words = std::env::args().skip(1);
+/// # if words.next().as_deref() == Some(holder::FLAG) {
+/// #     return holder::serve(&[Arc::new(Memory) as Arc<dyn Subject>], words.collect());
+/// # }
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # runtime.block_on(async {
+/// let mut child = Holder::spawn("memory", "memory:", "clinch").await;
+/// let permits = |units| Claiming::lock("a", Duration::from_secs(30)).units(units, 3);
+/// assert!(child.acquire(&permits(2)).await.is_some());
+/// assert!(child.acquire(&permits(2).within(Duration::ZERO)).await.is_none());
+/// assert!(child.acquire(&permits(1)).await.is_some());
+/// # });
+/// # ExitCode::SUCCESS
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Claiming {
     name: String,

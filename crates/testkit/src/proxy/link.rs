@@ -15,6 +15,33 @@ use super::rules::{Direction, End, Fate, Flow, Rules, Then};
 use super::split::{Split, Splitter};
 
 /// A connection, to be disturbed by itself. Cheap to clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// # use tokio::net::{TcpListener, TcpStream};
+/// # let server = TcpListener::bind("127.0.0.1:0").await?;
+/// # let upstream = server.local_addr()?;
+/// # tokio::spawn(async move { // it sends back what it gets
+/// #     while let Ok((mut peer, _)) = server.accept().await {
+/// #         tokio::spawn(async move {
+/// #             let (mut from, mut to) = peer.split();
+/// #             tokio::io::copy(&mut from, &mut to).await
+/// #         });
+/// #     }
+/// # });
+/// use clinch_testkit::proxy::Proxy;
+/// let proxy = Proxy::start(upstream).await?;
+/// let (mut a, mut b) = (TcpStream::connect(proxy.addr()).await?, [0; 4]);
+/// a.write_all(b"ping").await?;
+/// a.read_exact(&mut b).await?;
+/// let link = proxy.links().remove(0);
+/// assert!(link.is_open());
+/// link.reset(); // this connection only
+/// assert!(a.read_exact(&mut b).await.is_err());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Link(Arc<State>);
 

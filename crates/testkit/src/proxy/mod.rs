@@ -6,12 +6,27 @@
 //! Everything is counted in frames or bytes, not in time, so a fault hits the same request in
 //! every run.
 //!
-//! ```no_run
-//! # async fn demo() -> std::io::Result<()> {
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! # use tokio::net::{TcpListener, TcpStream};
+//! # let server = TcpListener::bind("127.0.0.1:0").await?;
+//! # let upstream = server.local_addr()?;
+//! # tokio::spawn(async move { // it sends back what it gets
+//! #     while let Ok((mut peer, _)) = server.accept().await {
+//! #         tokio::spawn(async move {
+//! #             let (mut from, mut to) = peer.split();
+//! #             tokio::io::copy(&mut from, &mut to).await
+//! #         });
+//! #     }
+//! # });
 //! use clinch_testkit::proxy::{Direction, Flow, Proxy, Then};
-//! let proxy = Proxy::start("127.0.0.1:6379".parse().unwrap()).await?;
-//! // Connect the client to `proxy.addr()`, then:
+//! let proxy = Proxy::start(upstream).await?;
+//! let mut client = TcpStream::connect(proxy.addr()).await?;
 //! proxy.swallow(1, Then::Reset);                       // the next reply is lost
+//! client.write_all(b"ping").await?;
+//! assert!(client.read_exact(&mut [0; 4]).await.is_err());
 //! proxy.flow(Direction::Down, Flow::Blackhole);        // requests pass, replies do not
 //! proxy.flow(Direction::Down, Flow::Pass);             // healed
 //! # Ok(()) }
@@ -36,6 +51,33 @@ pub use split::{Split, Splitter, chunks, lines};
 use rules::Rules;
 
 /// A running proxy; it stops, and resets its connections, when it is dropped.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// # use tokio::net::{TcpListener, TcpStream};
+/// # let server = TcpListener::bind("127.0.0.1:0").await?;
+/// # let upstream = server.local_addr()?;
+/// # tokio::spawn(async move { // it sends back what it gets
+/// #     while let Ok((mut peer, _)) = server.accept().await {
+/// #         tokio::spawn(async move {
+/// #             let (mut from, mut to) = peer.split();
+/// #             tokio::io::copy(&mut from, &mut to).await
+/// #         });
+/// #     }
+/// # });
+/// use clinch_testkit::proxy::Proxy;
+/// let proxy = Proxy::start(upstream).await?;
+/// let mut client = TcpStream::connect(proxy.addr()).await?;
+/// let mut reply = [0; 4];
+/// client.write_all(b"ping").await?;
+/// client.read_exact(&mut reply).await?;
+/// assert_eq!((&reply, proxy.open()), (b"ping", 1));
+/// proxy.down();
+/// assert!(client.read_exact(&mut reply).await.is_err());
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,

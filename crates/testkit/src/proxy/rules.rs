@@ -3,6 +3,30 @@
 use std::time::Duration;
 
 /// One way through the proxy.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// # use tokio::net::{TcpListener, TcpStream};
+/// # let server = TcpListener::bind("127.0.0.1:0").await?;
+/// # let upstream = server.local_addr()?;
+/// # tokio::spawn(async move { // it sends back what it gets
+/// #     while let Ok((mut peer, _)) = server.accept().await {
+/// #         tokio::spawn(async move {
+/// #             let (mut from, mut to) = peer.split();
+/// #             tokio::io::copy(&mut from, &mut to).await
+/// #         });
+/// #     }
+/// # });
+/// use clinch_testkit::proxy::{Direction, Proxy};
+/// let proxy = Proxy::start(upstream).await?;
+/// proxy.cut_after(Direction::Up, 2); // the server gets half of the request
+/// let mut client = TcpStream::connect(proxy.addr()).await?;
+/// client.write_all(b"ping").await?;
+/// assert!(client.read_exact(&mut [0; 4]).await.is_err());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the client to the server: requests.
@@ -12,6 +36,33 @@ pub enum Direction {
 }
 
 /// What happens to the bytes of one direction.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// # use tokio::net::{TcpListener, TcpStream};
+/// # let server = TcpListener::bind("127.0.0.1:0").await?;
+/// # let upstream = server.local_addr()?;
+/// # tokio::spawn(async move { // it sends back what it gets
+/// #     while let Ok((mut peer, _)) = server.accept().await {
+/// #         tokio::spawn(async move {
+/// #             let (mut from, mut to) = peer.split();
+/// #             tokio::io::copy(&mut from, &mut to).await
+/// #         });
+/// #     }
+/// # });
+/// use clinch_testkit::proxy::{Direction, Flow, Proxy};
+/// let proxy = Proxy::start(upstream).await?;
+/// proxy.flow(Direction::Down, Flow::Hold);
+/// let mut client = TcpStream::connect(proxy.addr()).await?;
+/// client.write_all(b"ping").await?;
+/// let reply = client.readable();
+/// assert!(tokio::time::timeout(std::time::Duration::from_millis(30), reply).await.is_err());
+/// proxy.flow(Direction::Down, Flow::Pass); // what was held is flushed
+/// client.read_exact(&mut [0; 4]).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Flow {
     /// They pass.
@@ -26,6 +77,32 @@ pub enum Flow {
 }
 
 /// What becomes of a connection whose reply was swallowed.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// # use tokio::net::{TcpListener, TcpStream};
+/// # let server = TcpListener::bind("127.0.0.1:0").await?;
+/// # let upstream = server.local_addr()?;
+/// # tokio::spawn(async move { // it sends back what it gets
+/// #     while let Ok((mut peer, _)) = server.accept().await {
+/// #         tokio::spawn(async move {
+/// #             let (mut from, mut to) = peer.split();
+/// #             tokio::io::copy(&mut from, &mut to).await
+/// #         });
+/// #     }
+/// # });
+/// use clinch_testkit::proxy::{Proxy, Then, lines};
+/// let proxy = Proxy::with_splitter(upstream, lines()).await?;
+/// proxy.swallow(1, Then::Stay); // the first reply is lost, the connection is not
+/// let mut client = TcpStream::connect(proxy.addr()).await?;
+/// client.write_all(b"one\ntwo\n").await?;
+/// let mut reply = [0; 4];
+/// client.read_exact(&mut reply).await?;
+/// assert_eq!(&reply, b"two\n");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     /// It is reset at once: the client knows that it lost something.

@@ -16,6 +16,20 @@ use clinch_core::{Clock, Name, Result, keeper};
 /// A lost reply, an error before the effect, a hang, a delay and a cut-off client are then the same
 /// code for every store. Unlike in the memory store, [`Faults::drop_wakes`] loses the wakes that
 /// *this* client would get; a client that is cut off gets none either.
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// use clinch_core::{Clinch, Clock, memory::{Fault, Op}};
+/// use clinch_testkit::stores::Faulty;
+/// let (context, inner) = (Clinch::context("app")?, Clinch::memory().store().clone());
+/// let store = std::sync::Arc::new(Faulty::new(inner, Clock::boot()));
+/// let clinch = Clinch::builder(store.clone(), context).build();
+/// store.faults().inject(Op::Claim, Fault::ReplyLost);
+/// assert!(clinch.lock("a").acquire().await?.is_valid()); // asked again
+/// assert!(store.attempts().load(std::sync::atomic::Ordering::Relaxed) > 1);
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Faulty {
     inner: Arc<dyn Store>,

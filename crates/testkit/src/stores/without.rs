@@ -10,6 +10,14 @@ use clinch_core::store::{
 use clinch_core::{Name, Result};
 
 /// Takes one capability away from a store, so that its refusal can be tested.
+///
+/// ```
+/// use clinch_core::{Clinch, store::{Capability, Store}};
+/// use clinch_testkit::stores::Without;
+/// let store = Without::new(Clinch::memory().store().clone(), Capability::Events);
+/// let capabilities = store.info().capabilities;
+/// assert!(!capabilities.events && capabilities.queue);
+/// ```
 #[derive(Debug)]
 pub struct Without {
     inner: Arc<dyn Store>,

@@ -93,6 +93,16 @@ impl Clinch {
     }
 
     /// The async client.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+    /// use clinch_core::blocking::block_on;
+    /// let mut events = block_on(clinch.as_async().events(""))?; // has no blocking twin
+    /// let guard = clinch.lock("a").acquire()?;
+    /// assert_eq!(block_on(events.next()).unwrap().token, Some(guard.token()));
+    /// # Ok(()) }
+    /// ```
     pub fn as_async(&self) -> &crate::Clinch {
         &self.0
     }

@@ -8,7 +8,9 @@ use super::block_on;
 use crate::store::ReleaseReply;
 use crate::{LeaderView, Result};
 
-/// The blocking twin of [`Election`](crate::Election).
+/// The blocking twin of [`Election`](crate::Election), with its fairness and guarantees.
+///
+/// A blocking call cannot be dropped half way; [`campaign_within`](Self::campaign_within) bounds it.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
@@ -49,6 +51,17 @@ impl Election {
 }
 
 /// The blocking twin of [`Leader`](crate::Leader), which it derefs to.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+/// let election = clinch.election("scheduler");
+/// let leader = election.campaign("10.0.0.7")?;
+/// assert!(leader.is_valid());
+/// assert!(leader.resign()?.was_held());
+/// assert!(election.leader()?.is_none());
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "the leader resigns when it is dropped"]
 pub struct Leader(crate::Leader);

@@ -7,7 +7,7 @@ use crate::store::ReleaseReply;
 use crate::{LostReason, Name, Result};
 
 /// The blocking twin of [`Guard`](crate::Guard), which it derefs to: token, validity, sequencer and
-/// the rest are read there. It has been released when `drop` returns.
+/// the rest are read there, with the same guarantees. It has been released when `drop` returns.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
@@ -23,6 +23,15 @@ pub struct Guard(pub(super) crate::Guard);
 
 impl Guard {
     /// Blocks until it is lost.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+    /// use std::time::Duration;
+    /// let guard = clinch.lock("a").max_hold(Duration::from_millis(20)).acquire()?;
+    /// assert_eq!(guard.lost(), clinch_core::LostReason::MaxHold);
+    /// # Ok(()) }
+    /// ```
     pub fn lost(&self) -> LostReason {
         block_on(self.0.lost())
     }
@@ -47,7 +56,8 @@ impl Drop for Guard {
     }
 }
 
-/// The blocking twin of [`MultiGuard`](crate::MultiGuard), which it derefs to.
+/// The blocking twin of [`MultiGuard`](crate::MultiGuard), which it derefs to, with the same
+/// guarantees. All have been released when `drop` returns.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {

@@ -44,6 +44,18 @@ macro_rules! blocking_claims {
         }
 
         /// Claims as this owner, which may enter again what it holds.
+        ///
+        /// ```
+        /// # fn main() -> clinch_core::Result<()> {
+        /// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+        /// let me = clinch.owner(); // can be handed to another thread
+        /// let outer = clinch.lock("a").as_owner(&me).acquire()?;
+        /// let inner = std::thread::scope(|threads| {
+        ///     threads.spawn(|| clinch.lock("a").as_owner(&me).acquire()).join().unwrap()
+        /// })?;
+        /// assert_eq!(outer.token(), inner.token());
+        /// # Ok(()) }
+        /// ```
         #[must_use]
         pub fn as_owner(self, owner: &Owner) -> Self {
             Self(self.0.as_owner(owner))
@@ -84,6 +96,8 @@ macro_rules! blocking_claims {
 
 /// The blocking twin of [`Lock`](crate::Lock): the same options, fairness and guarantees.
 ///
+/// A blocking call cannot be dropped half way; [`acquire_within`](Self::acquire_within) bounds it.
+///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
 /// use std::time::Duration;
@@ -99,7 +113,18 @@ impl Lock {
     blocking_claims!(Guard);
 }
 
-/// The blocking twin of [`MultiLock`](crate::MultiLock).
+/// The blocking twin of [`MultiLock`](crate::MultiLock): the same options, fairness and guarantees.
+///
+/// A blocking call cannot be dropped half way; [`acquire_within`](Self::acquire_within) bounds it.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+/// let both = clinch.all(["accounts/b", "accounts/a"]).acquire()?;
+/// assert_eq!(both.guards()[0].name().as_str(), "accounts/a"); // sorted
+/// assert!(clinch.lock("accounts/b").try_acquire()?.is_none());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct MultiLock(pub(super) crate::MultiLock);
 
@@ -107,7 +132,8 @@ impl MultiLock {
     blocking_claims!(MultiGuard);
 }
 
-/// The blocking twin of [`RwLock`](crate::RwLock).
+/// The blocking twin of [`RwLock`](crate::RwLock), with its fairness and guarantees; both sides are a
+/// blocking [`Lock`].
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
@@ -132,7 +158,8 @@ impl RwLock {
     }
 }
 
-/// The blocking twin of [`Semaphore`](crate::Semaphore).
+/// The blocking twin of [`Semaphore`](crate::Semaphore), with its fairness and guarantees; permits
+/// are claimed with a blocking [`Lock`].
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {

@@ -360,10 +360,28 @@ async fn a_grant_that_arrives_after_its_lease_is_not_used() {
         .inject(Op::Claim, Fault::DelayAfter(Duration::from_secs(5)));
     let claiming = begin(Box::pin(lock.acquire()));
     bench.hand.advance(Duration::from_secs(5));
-    match claiming.await {
-        Ok(guard) => assert!(guard.is_valid()),
-        Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable),
-    }
+    // The late grant is given back, and another one asked for.
+    let guard = claiming.await.unwrap();
+    assert!(guard.is_valid());
+    let seen = bench.clinch.inspect("a").await.unwrap().unwrap();
+    assert_eq!(seen.holders.len(), 1);
+    assert_eq!(seen.holders[0].token, Some(guard.token()));
+
+    // A store that is always too late is an error in the end, not a wait without one.
+    guard.release().await.unwrap();
+    bench
+        .store
+        .faults()
+        .always(Some(Fault::DelayAfter(Duration::from_secs(5))));
+    let claiming = tokio::task::spawn(async move { lock.acquire().await });
+    until(|| async {
+        bench.hand.advance(ms(500));
+        claiming.is_finished().then_some(())
+    })
+    .await;
+    let error = claiming.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    bench.store.faults().always(None);
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ pub(crate) enum How {
     Until(BootTime),
 }
 
-/// How often a try repeats a request whose reply was lost.
+/// How often a try repeats a request whose reply was lost, and any claim a grant that came too late.
 const TRIES: u32 = 3;
 /// The time that a store has at least to answer a request, however short the wait for the lock.
 const REPLY: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ impl Engine {
 
     /// Never returns what was lost on its way to the caller, who may have been paused meanwhile.
     async fn get_valid(self: &Arc<Self>, ask: &Ask, how: How) -> Result<Option<Tenure>> {
-        loop {
+        for _ in 0..TRIES {
             match self.enter(ask, how).await? {
                 Some(tenure) if tenure.hold().is_valid() => return Ok(Some(tenure)),
                 Some(lost) => drop(lost),
@@ -61,6 +61,7 @@ impl Engine {
                 return Ok(None);
             }
         }
+        Err(late())
     }
 
     async fn enter(self: &Arc<Self>, ask: &Ask, how: How) -> Result<Option<Tenure>> {
@@ -96,13 +97,7 @@ impl Engine {
                         return Err(lost_slot());
                     };
                     let hold = Hold::new(slot, &attempt.claim, grant, sent);
-                    // A reply that took longer than the lease: it is granted, and over.
-                    let tenure = Tenure::first(hold, ask.owner.clone());
-                    if tenure.hold().is_valid() {
-                        return Ok(Some(tenure));
-                    }
-                    drop(tenure);
-                    late()
+                    return Ok(Some(Tenure::first(hold, ask.owner.clone())));
                 }
                 Some(Ok(ClaimReply::Queued(queued))) => {
                     let heard = Some((sent, queued));
@@ -122,13 +117,13 @@ impl Engine {
                 Some(Err(error)) => error,
                 None => unanswered(),
             };
-            if queue && attempt.slot.is_some() && self.has_time(how) {
+            if queue && self.has_time(how) {
                 lane.set_trouble(Some(error));
                 let waiting = attempt.hand_to_driver(&lane, &ask.owner, None);
                 return self.wait(waiting, how).await;
             }
             tries += 1;
-            if tries >= TRIES || attempt.slot.is_none() || !self.has_time(how) {
+            if tries >= TRIES || !self.has_time(how) {
                 return Err(error);
             }
             self.clock.sleep(backoff(tries)).await;
@@ -225,7 +220,7 @@ fn unanswered() -> Error {
 fn late() -> Error {
     Error::new(
         ErrorKind::Unreachable,
-        "the store's answer took longer than the lease",
+        "every answer of the store took longer than the lease",
     )
     .with_effect(Effect::Possible)
     .with_advice("choose a longer lease, or a faster store")

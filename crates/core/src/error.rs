@@ -259,3 +259,17 @@ impl std::error::Error for Error {
         self.0.source.as_deref().map(|s| s as _)
     }
 }
+
+/// So that `guard.run(work).await?` works in a function that returns [`Result`].
+///
+/// ```
+/// use clinch_core::{Error, ErrorKind, LostReason};
+/// let error = Error::from(LostReason::Evicted);
+/// assert_eq!(error.kind(), ErrorKind::Lost);
+/// assert!(error.to_string().contains("an operator evicted it"));
+/// ```
+impl From<crate::LostReason> for Error {
+    fn from(reason: crate::LostReason) -> Self {
+        Self::new(ErrorKind::Lost, format!("the lock was lost: {reason}")).with_source(reason)
+    }
+}

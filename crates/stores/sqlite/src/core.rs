@@ -250,6 +250,9 @@ impl Core {
             if !self.numbers.is_uncovered() {
                 let committed = self.execute("COMMIT");
                 committed.map_err(|error| self.failed(error, true))?;
+                for client in &news.died {
+                    self.sessions.remove_dead(*client);
+                }
                 self.mine.committed();
                 self.counters.transactions.fetch_add(1, Ordering::Relaxed);
                 return Ok(news);

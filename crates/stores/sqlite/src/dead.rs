@@ -1,7 +1,7 @@
 //! Clients that were found dead.
 //!
-//! Whoever finds a session file unlocked removes it, and writes the client down here in the same
-//! transaction, because claims of that client may be left on other names. A file that is missing
+//! Whoever finds a session file unlocked writes the client down here, and removes the file after
+//! the commit, because claims of that client may be left on other names. A file that is missing
 //! without such a row was removed by mistake: then the lease decides, since the client may run.
 
 use std::time::Duration;

@@ -115,7 +115,10 @@ pub(crate) fn reap(tx: &mut Tx<'_>) -> Step<()> {
             events::unsubscribe(tx, client)?;
         }
     }
-    dead::remember(tx.db, &tx.sessions.sweep())?;
+    let stale = tx.sessions.stale().unwrap_or_default();
+    let stale: Vec<_> = stale.into_iter().map(|(client, _held)| client).collect();
+    dead::remember(tx.db, &stale)?;
+    tx.news.died.extend(stale);
     dead::forget_old(tx.db)?;
     let machine_now = Clock::boot().now().as_nanos();
     sequence::set(tx.db, key::REAPED_AT, column(machine_now)).map_err(Fail::from)

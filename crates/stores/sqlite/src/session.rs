@@ -90,10 +90,7 @@ impl Sessions {
         }
         match probe(&lock_file(&self.folder, client)) {
             Probe::Locked => Life::Alive,
-            Probe::Unlocked(_held) => {
-                self.remove(client);
-                Life::Dead
-            }
+            Probe::Unlocked(_held) => Life::Dead,
             Probe::Missing => Life::Unknown,
         }
     }
@@ -130,14 +127,12 @@ impl Sessions {
         Ok(stale)
     }
 
-    /// Removes the files of dead sessions, and says whose they were.
-    pub(crate) fn sweep(&self) -> Vec<ClientId> {
-        let mut dead = Vec::new();
-        for (client, _held) in self.stale().unwrap_or_default() {
+    /// Removes the file of a client that has been written down as dead. Not before that is
+    /// committed: whoever finds the file missing, and no such record, takes the client for alive.
+    pub(crate) fn remove_dead(&self, client: ClientId) {
+        if let Probe::Unlocked(_held) = probe(&lock_file(&self.folder, client)) {
             self.remove(client);
-            dead.push(client);
         }
-        dead
     }
 
     /// Ends the session. With `tidy` the file goes too; without, it stays for others to find
@@ -161,7 +156,7 @@ impl Drop for Sessions {
 pub(crate) enum Life {
     /// It holds the lock of its file.
     Alive,
-    /// Nobody holds it: the process has died. The file has been removed.
+    /// Nobody holds it: the process has died.
     Dead,
     /// There is no file: found dead before, or removed by mistake. See [`crate::dead`].
     Unknown,

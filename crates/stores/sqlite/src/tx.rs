@@ -38,6 +38,8 @@ pub(crate) struct News {
     pub(crate) woken: Vec<Woken>,
     /// What happened, in order.
     pub(crate) events: Vec<Event>,
+    /// Clients that were found dead: their session files go after the commit.
+    pub(crate) died: Vec<ClientId>,
     /// Clients that watch events: filled in when the events are written.
     pub(crate) watchers: Vec<ClientId>,
 }
@@ -96,6 +98,7 @@ impl Tx<'_> {
         scope.bury_granted();
         let Scope { out, died, .. } = scope;
         dead::remember(self.db, &died)?;
+        self.news.died.extend(died);
         row.save(self.db, self.ns)?;
         if !row.is_new() {
             self.cache.put(row);

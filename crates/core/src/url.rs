@@ -208,8 +208,14 @@ fn redact_pair(pair: &str) -> String {
     }
 }
 
-/// Resolves `%41`-style escapes; `None` when one is broken or the bytes are not UTF-8.
-pub(crate) fn percent_decode(text: &str) -> Option<String> {
+/// Undoes `%` escapes; `None` when one is broken or the result is not UTF-8.
+///
+/// ```
+/// use clinch_core::percent_decode;
+/// assert_eq!(percent_decode("a%40b").as_deref(), Some("a@b"));
+/// assert_eq!(percent_decode("100%"), None);
+/// ```
+pub fn percent_decode(text: &str) -> Option<String> {
     if !text.contains('%') {
         return Some(text.to_owned());
     }

@@ -7,7 +7,7 @@ use crate::store::{
     Busy, Claim, ClaimReply, Ending, EventKind, Freshness, Grant, Hold, LockView, LostReason,
     Predecessor, Queued, ReleaseReply, RenewReply, Renewal,
 };
-use crate::{BootTime, ClientId, Error, ErrorKind, Name, RequestId, Result};
+use crate::{BootTime, ClientId, Name, RequestId, Result};
 
 /// How many ended claims a name remembers.
 const REMEMBERED: usize = 8;
@@ -275,21 +275,7 @@ impl NameState {
         let Some(other) = self.entries.iter().find(|e| e.limit != claim.limit) else {
             return Ok(());
         };
-        let text = |limit| match limit {
-            1 => "a mutex".to_owned(),
-            u32::MAX => "a read-write lock".to_owned(),
-            n => format!("a semaphore of {n}"),
-        };
-        Err(Error::new(
-            ErrorKind::Mismatch,
-            format!(
-                "it is in use as {}, and was asked for as {}",
-                text(other.limit),
-                text(claim.limit)
-            ),
-        )
-        .with_name(self.name.as_str())
-        .with_advice("use one kind and limit for a name, or another name"))
+        Err(crate::store::mismatch(&self.name, other.limit, claim.limit))
     }
 
     /// Ends what has run out by `now`.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ClientInfo, Name, OwnerId, RequestId};
+use crate::{ClientInfo, Error, ErrorKind, Name, OwnerId, RequestId};
 
 /// One request to hold a name.
 ///
@@ -90,6 +90,30 @@ pub enum ClaimReply {
     /// This request id was granted or queued before and has ended since (expired, evicted,
     /// withdrawn). A definite answer: ask with a new id.
     Gone(LostReason),
+}
+
+/// The error of a claim whose limit is not the one in use.
+///
+/// ```
+/// use clinch_core::{ErrorKind, Name, store::mismatch};
+/// let error = mismatch(&Name::new("a")?, 1, 5);
+/// assert_eq!(error.kind(), ErrorKind::Mismatch);
+/// assert!(error.to_string().contains("in use as a mutex, and was asked for as a semaphore of 5"));
+/// # Ok::<(), clinch_core::Error>(())
+/// ```
+pub fn mismatch(name: &Name, used: u32, asked: u32) -> Error {
+    let text = |limit| match limit {
+        1 => "a mutex".to_owned(),
+        u32::MAX => "a read-write lock".to_owned(),
+        n => format!("a semaphore of {n}"),
+    };
+    let (used, asked) = (text(used), text(asked));
+    Error::new(
+        ErrorKind::Mismatch,
+        format!("it is in use as {used}, and was asked for as {asked}"),
+    )
+    .with_name(name.as_str())
+    .with_advice("use one kind and limit for a name, or another name")
 }
 
 /// A claim that succeeded.

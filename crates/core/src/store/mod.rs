@@ -35,12 +35,12 @@ use async_trait::async_trait;
 
 pub use claim::{
     Busy, Claim, ClaimReply, Ending, Evicted, Freshness, Grant, Hold, LostReason, Predecessor,
-    Queued, ReleaseReply, RenewReply, Renewal,
+    Queued, ReleaseReply, RenewReply, Renewal, mismatch,
 };
 pub use events::{Event, EventKind, EventSender, Events};
 pub use info::{Capabilities, Capability, Finding, Guarantees, Limits, Severity, StoreInfo};
 pub use view::{LockView, PartyView};
-pub use wakes::{Wake, WakeSender, Wakes};
+pub use wakes::{Wake, WakeBook, WakeSender, Wakes};
 
 use crate::{Clock, Identity, Name, Result};
 

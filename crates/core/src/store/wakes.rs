@@ -1,8 +1,15 @@
 //! Hints to waiters.
 
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use tokio::sync::mpsc;
 
 use super::Grant;
+use crate::RequestId;
+
+/// Wakes for claims that nobody listens for yet are kept, but not without end.
+const MOST_EARLY: usize = 1024;
 
 /// A word from the store to one queued claim.
 ///
@@ -90,5 +97,98 @@ impl WakeSender {
     /// Completes when the waiter has gone.
     pub async fn closed(&self) {
         self.0.closed().await;
+    }
+}
+
+/// Who listens for the wakes of which claim, for stores that hear all of them at one place.
+///
+/// What arrives before anybody listens is kept for a while, so a store whose messages reach it from
+/// the moment a claim was queued can say [`Queued::wakes_kept`](super::Queued::wakes_kept).
+///
+/// ```
+/// # async fn demo() -> clinch_core::Result<()> {
+/// # let request = clinch_core::Identity::new().request();
+/// use clinch_core::store::{Wake, WakeBook};
+/// let book = WakeBook::default();
+/// book.deliver(request, Wake::Hint); // it came early
+/// let mut wakes = book.register(request);
+/// assert_eq!(wakes.next().await, Some(Wake::Hint));
+/// book.hint_all(); // a connection was lost: whoever waits should look again
+/// assert_eq!(wakes.next().await, Some(Wake::Hint));
+/// assert!(book.awaits(request));
+/// # Ok(()) }
+/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// ```
+#[derive(Debug, Default)]
+pub struct WakeBook(Mutex<Listeners>);
+
+#[derive(Debug, Default)]
+struct Listeners {
+    listening: HashMap<RequestId, WakeSender>,
+    early: VecDeque<(RequestId, Wake)>,
+}
+
+impl WakeBook {
+    fn lock(&self) -> MutexGuard<'_, Listeners> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The wakes of this claim, with what has come for it already.
+    pub fn register(&self, request: RequestId) -> Wakes {
+        let (sender, wakes) = Wakes::channel();
+        let mut listeners = self.lock();
+        listeners.listening.retain(|_, waiter| !waiter.is_closed());
+        if let Some(at) = listeners.early.iter().position(|(early, _)| *early == request)
+            && let Some((_, wake)) = listeners.early.remove(at)
+        {
+            sender.send(wake);
+        }
+        listeners.listening.insert(request, sender);
+        wakes
+    }
+
+    /// Wakes whoever listens for this claim, or keeps the wake until somebody does.
+    pub fn deliver(&self, request: RequestId, wake: Wake) {
+        let mut listeners = self.lock();
+        let listener = match wake {
+            Wake::Hint => listeners.listening.get(&request).cloned(),
+            Wake::Granted(_) => listeners.listening.remove(&request),
+        };
+        match listener {
+            Some(listener) => {
+                listener.send(wake);
+            }
+            None => {
+                if listeners.early.len() >= MOST_EARLY {
+                    listeners.early.pop_front();
+                }
+                listeners.early.push_back((request, wake));
+            }
+        }
+    }
+
+    /// Wakes everybody with a hint: messages may have been lost.
+    pub fn hint_all(&self) {
+        let mut listeners = self.lock();
+        listeners.listening.retain(|_, waiter| waiter.send(Wake::Hint));
+    }
+
+    /// Whether somebody listens for this claim.
+    pub fn awaits(&self, request: RequestId) -> bool {
+        let listeners = self.lock();
+        let waiter = listeners.listening.get(&request);
+        waiter.is_some_and(|waiter| !waiter.is_closed())
+    }
+
+    /// Whether somebody listens at all.
+    pub fn is_awaited(&self) -> bool {
+        let mut listeners = self.lock();
+        listeners.listening.retain(|_, waiter| !waiter.is_closed());
+        !listeners.listening.is_empty()
+    }
+
+    /// Ends every stream.
+    pub fn close(&self) {
+        *self.lock() = Listeners::default();
     }
 }

@@ -4,7 +4,6 @@
 //! grants its claim knows the address without asking. Datagrams are sent after the commit, without
 //! waiting; a lost one costs time and nothing else, because waiters repeat their claims.
 
-use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use clinch_core::machine::Woken;
-use clinch_core::store::{Wake, WakeSender, Wakes};
+use clinch_core::store::{Wake, WakeBook, Wakes};
 use clinch_core::{ClientId, RequestId, keeper};
 use tokio::sync::watch;
 
@@ -24,20 +23,10 @@ use crate::session::door;
 const SUN_PATH: usize = 107;
 /// The longest datagram: a grant with its predecessor.
 const LONGEST: usize = 64 * 1024;
-/// The most words that are kept for claims that do not listen yet.
-const MOST_EARLY: usize = 1024;
 /// The first byte of a datagram that carries a grant.
 const GRANT: u8 = b'g';
 /// The first byte of a datagram that says: there are new events.
 const NUDGE: u8 = b'e';
-
-/// The claims of this client that wait for a word.
-#[derive(Debug, Default)]
-struct Waiting {
-    listening: HashMap<RequestId, WakeSender>,
-    /// Words for claims that do not listen yet, oldest first.
-    early: VecDeque<(RequestId, Wake)>,
-}
 
 /// Who waits in this client, and the sockets of all.
 #[derive(Debug)]
@@ -46,7 +35,7 @@ pub(crate) struct Bells {
     folder: PathBuf,
     /// Set where the folder's path is too long for a socket address.
     handle: Option<File>,
-    waiting: Mutex<Waiting>,
+    book: WakeBook,
     sender: Mutex<Option<UnixDatagram>>,
     bound: Mutex<bool>,
     nudged: watch::Sender<()>,
@@ -60,7 +49,7 @@ impl Bells {
             me,
             folder: folder.to_owned(),
             handle: too_long.then(|| File::open(folder).ok()).flatten(),
-            waiting: Mutex::default(),
+            book: WakeBook::default(),
             sender: Mutex::default(),
             bound: Mutex::default(),
             nudged: watch::Sender::new(()),
@@ -81,21 +70,7 @@ impl Bells {
 
     /// Wakes for one claim.
     pub(crate) fn register(self: &Arc<Self>, request: RequestId) -> Wakes {
-        let (sender, wakes) = Wakes::channel();
-        {
-            let mut waiting = self.waiting();
-            waiting.listening.retain(|_, waiter| !waiter.is_closed());
-            // What came between the claim's commit and now.
-            if let Some(at) = waiting
-                .early
-                .iter()
-                .position(|(early, _)| *early == request)
-                && let Some((_, wake)) = waiting.early.remove(at)
-            {
-                sender.send(wake);
-            }
-            waiting.listening.insert(request, sender);
-        }
+        let wakes = self.book.register(request);
         self.listen();
         wakes
     }
@@ -133,30 +108,12 @@ impl Bells {
 
     /// Gives a wake to a claim of this client, or keeps it until the claim listens.
     pub(crate) fn deliver(&self, request: RequestId, wake: Wake) {
-        let mut waiting = self.waiting();
-        let listener = match wake {
-            Wake::Hint => waiting.listening.get(&request).cloned(),
-            Wake::Granted(_) => waiting.listening.remove(&request),
-        };
-        match listener {
-            Some(listener) => {
-                listener.send(wake);
-            }
-            None => {
-                if waiting.early.len() >= MOST_EARLY {
-                    waiting.early.pop_front();
-                }
-                waiting.early.push_back((request, wake));
-            }
-        }
+        self.book.deliver(request, wake);
     }
 
     /// Whether a claim still waits for wakes.
     pub(crate) fn awaits(&self, request: RequestId) -> bool {
-        self.waiting()
-            .listening
-            .get(&request)
-            .is_some_and(|waiter| !waiter.is_closed())
+        self.book.awaits(request)
     }
 
     /// Tells a client that its claim has been granted.
@@ -197,10 +154,6 @@ impl Bells {
         }
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Changes whenever there are new events.
     pub(crate) fn nudges(&self) -> watch::Receiver<()> {
         self.nudged.subscribe()
@@ -220,7 +173,7 @@ impl Bells {
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
         // The socket goes with the session file.
-        *self.waiting() = Waiting::default();
+        self.book.close();
     }
 }
 

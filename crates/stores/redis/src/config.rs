@@ -1,0 +1,355 @@
+//! The URL of a Redis store.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clinch_core::{Error, Result, StoreUrl, percent_decode};
+
+/// How long a reply is waited for before the connection is given up.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+/// For how long an idle name is remembered: longer than any copy of a request is under way.
+const DEFAULT_REMEMBER: Duration = Duration::from_secs(600);
+/// The longest lease + lock-delay in strict mode.
+const DEFAULT_LONGEST: Duration = Duration::from_secs(60);
+/// Redis' own port, and that of its sentinels.
+const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+/// The parameters of the URL.
+const KNOWN: [&str; 15] = [
+    "ca",
+    "cert",
+    "db",
+    "durability",
+    "eviction",
+    "key",
+    "layout",
+    "longest",
+    "need",
+    "remember",
+    "sentinel_password",
+    "sentinel_user",
+    "timeout",
+    "tls",
+    "wait",
+];
+
+/// What the URL says.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// The scheme of the URL.
+    pub(crate) scheme: &'static str,
+    /// The servers.
+    pub(crate) topology: Topology,
+    /// How to log in to them.
+    pub(crate) login: Login,
+    /// How to log in to the sentinels.
+    pub(crate) sentinel_login: Login,
+    /// The number of the database.
+    pub(crate) db: i64,
+    /// How connections are encrypted, if they are.
+    pub(crate) tls: Option<Tls>,
+    /// How long a reply is waited for before the connection is given up.
+    pub(crate) timeout: Duration,
+    /// For how long an idle name is remembered.
+    pub(crate) remember: Duration,
+    /// Whether a server that may evict locks from its memory is accepted.
+    pub(crate) accept_eviction: bool,
+    /// How many replicas must have a grant before it counts.
+    pub(crate) wait: u32,
+    /// Strict mode: the longest lease + lock-delay.
+    pub(crate) strict: Option<Duration>,
+    /// Whose locks these are.
+    pub(crate) layout: Layout,
+}
+
+/// The servers of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Topology {
+    /// One server.
+    One(Address),
+    /// The master that these sentinels know under this name.
+    Sentinel(Vec<Address>, String),
+    /// A cluster that these servers belong to.
+    Cluster(Vec<Address>),
+    /// Independent servers, and how many of them must agree.
+    Quorum(Vec<Address>, usize),
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Address {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+/// A name and a password; both may be absent.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+/// The files of an encrypted connection.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Tls {
+    /// The certificate of the authority; the system's without one.
+    pub(crate) ca: Option<PathBuf>,
+    /// The client's own certificate and key.
+    pub(crate) client: Option<(PathBuf, PathBuf)>,
+}
+
+/// Whose locks these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Our own.
+    Clinch,
+    /// `SET NX PX`, as redis-py, redsync and node-redlock keep them.
+    Plain,
+    /// Redisson's `RLock`.
+    Redisson,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let password = self.password.as_ref().map(|_| "***");
+        write!(f, "Login({:?}, {password:?})", self.user)
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn from_url(url: &StoreUrl) -> Result<Self> {
+        let mut url = url.clone();
+        let scheme = match url.scheme() {
+            "redis" => "redis",
+            "rediss" => "rediss",
+            "redis+unix" => "redis+unix",
+            "redis+sentinel" => "redis+sentinel",
+            "redis+cluster" => "redis+cluster",
+            "redis+quorum" => "redis+quorum",
+            other => {
+                return Err(Error::invalid(format!(
+                    "{other:?} is not a scheme of Redis"
+                )));
+            }
+        };
+        Self::parse(&mut url, scheme).map_err(|error| error.with_store(scheme))
+    }
+
+    fn parse(url: &mut StoreUrl, scheme: &'static str) -> Result<Self> {
+        let rest = url.rest().strip_prefix("//").ok_or_else(|| {
+            Error::invalid(format!("{url} has no //"))
+                .with_advice(format!("write {scheme}://host:port"))
+        })?;
+        let (login, rest) = match rest.rsplit_once('@') {
+            Some((login, rest)) => (Login::parse(login)?, rest.to_owned()),
+            None => (Login::default(), rest.to_owned()),
+        };
+        let wait = number(url, "wait")?;
+        let mut db = number::<i64>(url, "db")?;
+        let encrypted = scheme == "rediss" || url.take("tls").is_some_and(|on| on != "no");
+        let topology = if scheme == "redis+unix" {
+            Topology::One(Address::Unix(PathBuf::from(decoded(&rest)?)))
+        } else {
+            let (hosts, path) = rest.split_once('/').unwrap_or((&rest, ""));
+            match scheme {
+                "redis+sentinel" => {
+                    let (master, number) = path.split_once('/').unwrap_or((path, ""));
+                    if master.is_empty() {
+                        return Err(Error::invalid("the name of the master is missing")
+                            .with_advice("write redis+sentinel://h1,h2,h3/MASTER"));
+                    }
+                    db = db.or(path_db(number)?);
+                    Topology::Sentinel(addresses(hosts, SENTINEL_PORT)?, decoded(master)?)
+                }
+                "redis+cluster" => {
+                    if path_db(path)?.or(db).is_some_and(|db| db != 0) {
+                        return Err(Error::invalid("a cluster has database 0 only"));
+                    }
+                    Topology::Cluster(addresses(hosts, PORT)?)
+                }
+                "redis+quorum" => {
+                    db = db.or(path_db(path)?);
+                    let hosts = addresses(hosts, PORT)?;
+                    let need = need(url, hosts.len())?;
+                    Topology::Quorum(hosts, need)
+                }
+                _ => {
+                    db = db.or(path_db(path)?);
+                    let mut hosts = addresses(hosts, PORT)?;
+                    match (hosts.pop(), hosts.pop()) {
+                        (Some(host), None) => Topology::One(host),
+                        _ => {
+                            return Err(Error::invalid("this is more than one server")
+                                .with_advice(
+                                    "use redis+sentinel:, redis+cluster: or redis+quorum:",
+                                ));
+                        }
+                    }
+                }
+            }
+        };
+        let strict = match url.take("durability").as_deref() {
+            None | Some("default") => None,
+            Some("strict") => Some(url.take_duration("longest")?.unwrap_or(DEFAULT_LONGEST)),
+            Some(other) => return Err(not_known("durability", other, "default or strict")),
+        };
+        let replicated = matches!(topology, Topology::Sentinel(..) | Topology::Cluster(_));
+        if strict.is_some() && matches!(topology, Topology::Cluster(_)) {
+            return Err(Error::new(
+                clinch_core::ErrorKind::Unsupported,
+                "strict durability is not to be had on a cluster: its slots have no common memory",
+            )
+            .with_advice("use it on one server, with sentinels or with redis+quorum:"));
+        }
+        let tls = Tls {
+            ca: url.take("ca").map(PathBuf::from),
+            client: match (url.take("cert"), url.take("key")) {
+                (Some(cert), Some(key)) => Some((cert.into(), key.into())),
+                (None, None) => None,
+                _ => return Err(Error::invalid("cert and key are given together")),
+            },
+        };
+        if !encrypted && tls != Tls::default() {
+            return Err(
+                Error::invalid("ca, cert and key need an encrypted connection")
+                    .with_advice("use rediss://, or tls=yes"),
+            );
+        }
+        let config = Self {
+            scheme,
+            topology,
+            login,
+            sentinel_login: Login {
+                user: url.take("sentinel_user"),
+                password: url.take("sentinel_password"),
+            },
+            db: db.unwrap_or(0),
+            tls: encrypted.then_some(tls),
+            timeout: url.take_duration("timeout")?.unwrap_or(DEFAULT_TIMEOUT),
+            remember: url.take_duration("remember")?.unwrap_or(DEFAULT_REMEMBER),
+            accept_eviction: match url.take("eviction").as_deref() {
+                None | Some("refuse") => false,
+                Some("accept") => true,
+                Some(other) => return Err(not_known("eviction", other, "refuse or accept")),
+            },
+            wait: wait.unwrap_or(u32::from(replicated)),
+            strict,
+            layout: match url.take("layout").as_deref() {
+                None | Some("clinch") => Layout::Clinch,
+                Some("plain") => Layout::Plain,
+                Some("redisson") => Layout::Redisson,
+                Some(other) => {
+                    return Err(not_known("layout", other, "clinch, plain or redisson"));
+                }
+            },
+        };
+        url.finish(&KNOWN)?;
+        if config.timeout.is_zero() || config.remember < Duration::from_secs(1) {
+            return Err(Error::invalid(
+                "timeout must be above 0, and remember at least 1s",
+            ));
+        }
+        Ok(config)
+    }
+}
+
+impl Login {
+    fn parse(text: &str) -> Result<Self> {
+        let (user, password) = match text.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
+            None => (text, None),
+        };
+        let some = |text: &str| match text {
+            "" => Ok(None),
+            text => decoded(text).map(Some),
+        };
+        Ok(Self {
+            user: some(user)?,
+            password: password.map(some).transpose()?.flatten(),
+        })
+    }
+}
+
+fn addresses(hosts: &str, port: u16) -> Result<Vec<Address>> {
+    let hosts: Vec<_> = hosts
+        .split(',')
+        .map(|host| address(host, port))
+        .collect::<Result<_>>()?;
+    for (at, host) in hosts.iter().enumerate() {
+        if hosts.iter().skip(at + 1).any(|other| other == host) {
+            return Err(Error::invalid(format!("{host} is given twice")));
+        }
+    }
+    Ok(hosts)
+}
+
+fn address(text: &str, port: u16) -> Result<Address> {
+    let bad =
+        || Error::invalid(format!("{text:?} is not a host")).with_advice("write host or host:port");
+    let (host, number) = match text.strip_prefix('[') {
+        // An address of version 6.
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']').ok_or_else(bad)?;
+            (host, rest.strip_prefix(':'))
+        }
+        None => match text.split_once(':') {
+            Some((host, number)) => (host, Some(number)),
+            None => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(bad());
+    }
+    let port = number.map_or(Ok(port), |number| number.parse().map_err(|_| bad()))?;
+    Ok(Address::Tcp(decoded(host)?, port))
+}
+
+fn path_db(path: &str) -> Result<Option<i64>> {
+    match path {
+        "" => Ok(None),
+        path => path.parse().map(Some).map_err(|_| {
+            Error::invalid(format!("{path:?} is not the number of a database"))
+                .with_advice("write for example redis://host/0")
+        }),
+    }
+}
+
+fn need(url: &mut StoreUrl, servers: usize) -> Result<usize> {
+    let majority = servers / 2 + 1;
+    match url.take("need").as_deref() {
+        None | Some("majority") if servers < 3 => Err(Error::invalid(format!(
+            "a majority of {servers} servers survives no loss"
+        ))
+        .with_advice("give three or five servers, or need=all")),
+        None | Some("majority") => Ok(majority),
+        Some("all") => Ok(servers),
+        Some(other) => Err(not_known("need", other, "majority or all")),
+    }
+}
+
+fn number<T: std::str::FromStr>(url: &mut StoreUrl, key: &str) -> Result<Option<T>> {
+    url.take(key)
+        .map(|text| {
+            text.parse()
+                .map_err(|_| Error::invalid(format!("{key}={text} is not a number")))
+        })
+        .transpose()
+}
+
+fn decoded(text: &str) -> Result<String> {
+    percent_decode(text).ok_or_else(|| Error::invalid("the URL has a broken % escape"))
+}
+
+fn not_known(key: &str, value: &str, known: &str) -> Error {
+    Error::invalid(format!("{key}={value} is not known")).with_advice(format!("it is {known}"))
+}

@@ -1,0 +1,114 @@
+//! What an operator sees.
+
+use clinch_core::machine::{Entry, NameState};
+use clinch_core::store::LockView;
+use clinch_core::{BootTime, Name, Result};
+use redis::Value;
+
+use crate::error::strange;
+use crate::keys::Keys;
+use crate::record;
+use crate::scripts::{Call, VIEW};
+use crate::servers::Servers;
+
+/// Keys looked at in one step of a scan.
+const STEP: u32 = 1000;
+
+/// One name in full.
+pub(crate) async fn one(servers: &Servers, keys: &Keys, name: &Name) -> Result<Option<LockView>> {
+    let call = Call {
+        script: &VIEW,
+        keys: vec![keys.state(name)],
+        args: Vec::new(),
+        run_at: None,
+        wait: 0,
+    };
+    let reply = servers.call(call).await?;
+    let Value::Array(views) = reply else {
+        return Err(strange(servers.scheme()));
+    };
+    let view = views.into_iter().next();
+    let (state, now) = view
+        .and_then(|view| decode(view, name))
+        .ok_or_else(|| strange(servers.scheme()))?;
+    Ok(state.view(now))
+}
+
+/// The names in use with this prefix, in byte order.
+pub(crate) async fn list(servers: &Servers, keys: &Keys, prefix: &str) -> Result<Vec<LockView>> {
+    let mut names = Vec::new();
+    for session in servers.all() {
+        let live = session.live().await?;
+        let mut cursor = b"0".to_vec();
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor)
+                .arg("MATCH")
+                .arg(keys.pattern(prefix))
+                .arg("COUNT")
+                .arg(STEP)
+                .arg("TYPE")
+                .arg("string");
+            let reply = session.query(&live, &scan).await?;
+            let Value::Array(parts) = reply else {
+                return Err(strange(servers.scheme()));
+            };
+            let mut parts = parts.into_iter();
+            let (Some(Value::BulkString(next)), Some(Value::Array(found))) =
+                (parts.next(), parts.next())
+            else {
+                return Err(strange(servers.scheme()));
+            };
+            for key in found {
+                if let Value::BulkString(key) = key {
+                    names.extend(keys.name(&key));
+                }
+            }
+            cursor = next;
+            if cursor == b"0" {
+                break;
+            }
+        }
+    }
+    // A scan may give a key twice.
+    names.sort();
+    names.dedup();
+    let mut views = Vec::new();
+    for name in names {
+        views.extend(one(servers, keys, &name).await?);
+    }
+    Ok(views)
+}
+
+/// A name as the reference machine has it, and the server's time.
+fn decode(view: Value, name: &Name) -> Option<(NameState, BootTime)> {
+    let Value::Array(parts) = view else {
+        return None;
+    };
+    let mut parts = parts.into_iter();
+    let (Value::Int(now), Value::Int(limit)) = (parts.next()?, parts.next()?) else {
+        return None;
+    };
+    let (Value::Array(held), Value::Array(waiting)) = (parts.next()?, parts.next()?) else {
+        return None;
+    };
+    let limit = u32::try_from(limit).ok()?;
+    let mut entries: Vec<Entry> = records(held, limit)?;
+    // Holders come in no order of their own.
+    entries.sort_by_key(Entry::seq);
+    entries.extend(records(waiting, limit)?);
+    let mut state = NameState::new(name.clone());
+    state.entries = entries;
+    Some((state, record::time(u64::try_from(now).ok()?)))
+}
+
+fn records(values: Vec<Value>, limit: u32) -> Option<Vec<Entry>> {
+    let mut entries = Vec::with_capacity(values.len());
+    for (ticket, value) in (0..).zip(values) {
+        let Value::BulkString(record) = value else {
+            return None;
+        };
+        entries.push(record::entry(&record, ticket, limit)?);
+    }
+    Some(entries)
+}

@@ -1,0 +1,82 @@
+//! Where things are in Redis.
+//!
+//! All keys of a lock begin with `clinch:{NAMESPACE:NAME}`, so they lie in one slot of a cluster, and
+//! no other lock's keys begin so: a namespace has no `:`, the first key ends with `}` and the others
+//! with a letter.
+
+use clinch_core::{ClientId, Name};
+
+/// The keys and channels of one namespace.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys {
+    /// What the keys of names begin with.
+    prefix: String,
+    /// What the channels begin with on which clients are told of grants.
+    pub(crate) wake: String,
+    /// The channel of events.
+    pub(crate) events: String,
+    /// The key that tells in strict mode whether the data are those of this run of the server.
+    pub(crate) epoch: String,
+}
+
+impl Keys {
+    pub(crate) fn new(namespace: &str) -> Self {
+        Self {
+            prefix: format!("clinch:{{{namespace}:"),
+            wake: format!("clinch:{namespace}:wake:"),
+            events: format!("clinch:{namespace}:events"),
+            epoch: format!("clinch:{namespace}:epoch"),
+        }
+    }
+
+    /// The key of a name's state.
+    pub(crate) fn state(&self, name: &Name) -> String {
+        format!("{}{name}}}", self.prefix)
+    }
+
+    /// The name whose state has this key.
+    pub(crate) fn name(&self, key: &[u8]) -> Option<Name> {
+        let name = key.strip_prefix(self.prefix.as_bytes())?;
+        let name = name.strip_suffix(b"}")?;
+        Name::new(std::str::from_utf8(name).ok()?).ok()
+    }
+
+    /// The channel on which a client is told of its grants.
+    pub(crate) fn channel(&self, client: ClientId) -> String {
+        format!("{}{client}", self.wake)
+    }
+
+    /// The glob pattern of the states of names with this prefix.
+    pub(crate) fn pattern(&self, prefix: &str) -> String {
+        let mut pattern = self.prefix.clone();
+        for char in prefix.chars() {
+            if matches!(char, '*' | '?' | '[' | ']' | '^' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(char);
+        }
+        pattern.push_str("*}");
+        pattern
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_the_way_to_their_key_and_back() {
+        let keys = Keys::new("app");
+        for text in ["a", "a}", "{a}:q", "a}:q", "ä/b c", "*"] {
+            let name = Name::new(text).unwrap();
+            assert_eq!(keys.name(keys.state(&name).as_bytes()), Some(name));
+        }
+        assert_eq!(keys.name(b"clinch:{app:a}:q"), None);
+        assert_eq!(keys.name(b"clinch:{other:a}"), None);
+    }
+
+    #[test]
+    fn a_prefix_is_meant_literally() {
+        assert_eq!(Keys::new("app").pattern("a*[b]"), r"clinch:{app:a\*\[b\]*}");
+    }
+}

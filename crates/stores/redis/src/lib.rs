@@ -1,0 +1,26 @@
+//! The Redis store of clinch: locks on one Redis, on Sentinel, on a cluster, or on several
+//! independent servers.
+//!
+//! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
+//! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
+//! itself in `scripts/steps.lua`, `record` (what travels), then `wakes` and `events`.
+
+mod config;
+mod doctor;
+mod error;
+mod events;
+mod floor;
+mod group;
+mod inspect;
+mod keys;
+mod record;
+mod scripts;
+mod server;
+mod servers;
+mod session;
+mod store;
+#[cfg(feature = "tls")]
+mod tls;
+mod wakes;
+
+pub use store::RedisStore;

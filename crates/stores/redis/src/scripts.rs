@@ -1,0 +1,78 @@
+//! The scripts that run inside Redis.
+
+use std::sync::LazyLock;
+
+use redis::Cmd;
+
+/// A script and the name under which the server keeps it.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: &'static str,
+    hash: String,
+}
+
+/// Claims and what else changes locks.
+pub(crate) static STEPS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/steps.lua")));
+/// What an operator sees.
+pub(crate) static VIEW: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/view.lua")));
+
+impl Script {
+    pub(crate) fn new(text: &'static str) -> Self {
+        let hash = redis::Script::new(text).get_hash().to_owned();
+        Self { text, hash }
+    }
+
+    /// Its name at the server.
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// The command that brings it to the server.
+    pub(crate) fn load(&self) -> Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.text);
+        command
+    }
+
+    /// The call of a script that the server is expected to have.
+    pub(crate) fn by_hash(&self, call: &Call, run: &str) -> Cmd {
+        call.command("EVALSHA", &self.hash, run)
+    }
+
+    /// The call that brings the script along, after a restart or a failover.
+    pub(crate) fn by_text(&self, call: &Call, run: &str) -> Cmd {
+        call.command("EVAL", self.text, run)
+    }
+}
+
+/// One call of a script.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) script: &'static LazyLock<Script>,
+    /// All in one slot of a cluster.
+    pub(crate) keys: Vec<String>,
+    pub(crate) args: Vec<Vec<u8>>,
+    /// The argument that the id of the server's run takes the place of, in strict mode.
+    pub(crate) run_at: Option<usize>,
+    /// How many replicas must have what it changed.
+    pub(crate) wait: u32,
+}
+
+impl Call {
+    fn command(&self, verb: &str, script: &str, run: &str) -> Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(script).arg(self.keys.len());
+        for key in &self.keys {
+            command.arg(key);
+        }
+        for (at, arg) in self.args.iter().enumerate() {
+            match self.run_at == Some(at) {
+                true => command.arg(run),
+                false => command.arg(arg.as_slice()),
+            };
+        }
+        command
+    }
+}

@@ -1,0 +1,370 @@
+//! The connection to one server: made on demand, checked, given up when it stalls, made again.
+//!
+//! It carries commands and, by RESP3, messages. Requests of all tasks share it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clinch_core::{Effect, Error, ErrorKind, Result, keeper};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Kind,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError,
+    ServerErrorKind, Value,
+};
+
+use crate::config::{Address, Config, Login};
+use crate::error::{connecting, is_broken, sending};
+use crate::scripts::Call;
+use crate::server::{self, Server};
+use crate::wakes::Ears;
+
+/// Commands under way on one connection before callers wait.
+const UNDER_WAY: usize = 4096;
+
+/// Where the server is; asked whenever a connection is made.
+#[async_trait]
+pub(crate) trait Locate: std::fmt::Debug + Send + Sync {
+    async fn locate(&self) -> Result<Address>;
+}
+
+#[async_trait]
+impl Locate for Address {
+    async fn locate(&self) -> Result<Address> {
+        Ok(self.clone())
+    }
+}
+
+/// A connection that works, as far as is known.
+#[derive(Debug, Clone)]
+pub(crate) struct Live {
+    connection: MultiplexedConnection,
+    number: u64,
+    /// The server at its other end.
+    pub(crate) server: Arc<Server>,
+}
+
+impl Live {
+    /// The driver's connection.
+    pub(crate) fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+}
+
+/// The connection to one server.
+#[derive(Debug)]
+pub(crate) struct Session {
+    config: Arc<Config>,
+    locate: Box<dyn Locate>,
+    ears: Arc<Ears>,
+    live: Mutex<Option<Live>>,
+    /// Held while a connection is made, so that only one is.
+    making: tokio::sync::Mutex<()>,
+    made: AtomicU64,
+    commands: AtomicU64,
+}
+
+impl Session {
+    pub(crate) fn new(config: Arc<Config>, locate: Box<dyn Locate>, ears: Arc<Ears>) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            locate,
+            ears,
+            live: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
+            made: AtomicU64::default(),
+            commands: AtomicU64::default(),
+        })
+    }
+
+    /// Commands sent so far.
+    pub(crate) fn commands(&self) -> u64 {
+        self.commands.load(Ordering::Relaxed)
+    }
+
+    fn current(&self) -> Option<Live> {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.clone()
+    }
+
+    /// Gives up a connection, if it is still the current one.
+    fn give_up(&self, number: u64) {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if live.as_ref().is_some_and(|live| live.number == number) {
+            *live = None;
+        }
+    }
+
+    /// Gives the connection up, whatever it is: another server is to be used.
+    pub(crate) fn reset(&self) {
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The connection; made if there is none. Runs on the keeper only.
+    pub(crate) async fn live(self: &Arc<Self>) -> Result<Live> {
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let _making = self.making.lock().await;
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let limit = self.config.timeout;
+        let made = tokio::time::timeout(limit, self.connect()).await;
+        let live = made.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Unreachable,
+                format!("the server does not answer within {limit:?}"),
+            ))
+        })?;
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
+        if live.number > 0 {
+            // What was said while nobody listened is lost: whoever waits should look again.
+            self.ears.book.hint_all();
+        }
+        Ok(live)
+    }
+
+    async fn connect(self: &Arc<Self>) -> Result<Live> {
+        let address = self.locate.locate().await?;
+        let to = address.to_string();
+        let failed = |error| connecting(error, &to);
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let session = Arc::downgrade(self);
+        let ears = self.ears.clone();
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.config.timeout))
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(UNDER_WAY)
+            .set_push_sender(move |push: redis::PushInfo| {
+                if push.kind == redis::PushKind::Disconnection {
+                    if let Some(session) = session.upgrade() {
+                        session.disconnected(number);
+                    }
+                } else {
+                    ears.hear(push);
+                }
+                Ok::<(), ()>(())
+            });
+        let client = client(&self.config, &address, &self.config.login).map_err(failed)?;
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&settings)
+            .await
+            .map_err(failed)?;
+        self.commands.fetch_add(2, Ordering::Relaxed);
+        let mut subscriber = connection.clone();
+        let channels = self.ears.channels();
+        let listening = async {
+            match channels.is_empty() {
+                true => Ok(()),
+                false => subscriber.subscribe(channels).await,
+            }
+        };
+        let asking = async { connection.req_packed_command(&redis::cmd("INFO")).await };
+        let (info, listening) = tokio::join!(asking, listening);
+        let server = Server::read(info.map_err(failed)?, &to);
+        server::check(&server, &self.config)?;
+        if let Err(error) = listening {
+            // Waiters still repeat their claims.
+            tracing::warn!(%error, "cannot listen for wakes: waiting by polling");
+        }
+        Ok(Live {
+            connection,
+            number,
+            server: Arc::new(server),
+        })
+    }
+
+    /// The connection has ended: whoever waits for messages needs another one.
+    fn disconnected(self: Arc<Self>, number: u64) {
+        self.give_up(number);
+        if !self.ears.is_needed() {
+            return;
+        }
+        let reconnecting = async move {
+            let mut pause = Duration::from_millis(20);
+            while self.ears.is_needed() && self.live().await.is_err() {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(1));
+            }
+        };
+        if let Err(error) = keeper::spawn(reconnecting) {
+            tracing::error!(%error, "cannot connect again");
+        }
+    }
+
+    /// Runs a script; the keeper must poll this.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        call: &Call,
+        asking: bool,
+    ) -> Result<Value, Trouble> {
+        let live = self.live().await.map_err(Trouble::Ours)?;
+        let by_hash = call.script.by_hash(call, live.server.run());
+        match self.run(&live, by_hash, call.wait, asking).await {
+            Err(Trouble::Theirs(error, _))
+                if error.kind() == Kind::Server(ServerErrorKind::NoScript) =>
+            {
+                let by_text = call.script.by_text(call, live.server.run());
+                self.run(&live, by_text, call.wait, asking).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn run(&self, live: &Live, cmd: Cmd, wait: u32, asking: bool) -> Result<Value, Trouble> {
+        if wait == 0 && !asking {
+            return self.query(live, &cmd).await;
+        }
+        let mut pipeline = Pipeline::new();
+        let mut count = 1;
+        if asking {
+            pipeline.cmd("ASKING").ignore();
+            count += 1;
+        }
+        pipeline.add_command(cmd);
+        if wait > 0 {
+            count += 1;
+            let limit = self.config.timeout.as_millis() / 2;
+            pipeline
+                .cmd("WAIT")
+                .arg(wait)
+                .arg(u64::try_from(limit).unwrap_or(u64::MAX));
+        }
+        let mut connection = live.connection.clone();
+        self.commands.fetch_add(count, Ordering::Relaxed);
+        let count = usize::try_from(count).unwrap_or(1);
+        let replies = connection.req_packed_commands(&pipeline, 0, count);
+        let replies = self.within(live, replies).await?;
+        let mut replies = replies.into_iter().skip(usize::from(asking));
+        let reply = replies.next().unwrap_or(Value::Nil);
+        let reply = reply
+            .extract_error()
+            .map_err(|error| self.trouble(live, error))?;
+        match replies.next() {
+            Some(Value::Int(acks)) if acks < i64::from(wait) => Err(Trouble::Ours(unreplicated(
+                acks,
+                wait,
+                &live.server.address,
+            ))),
+            _ => Ok(reply),
+        }
+    }
+
+    /// Sends one command; the keeper must poll this.
+    pub(crate) async fn query(&self, live: &Live, cmd: &Cmd) -> Result<Value, Trouble> {
+        self.commands.fetch_add(1, Ordering::Relaxed);
+        let mut connection = live.connection.clone();
+        let reply = connection.req_packed_command(cmd);
+        let reply = self.within(live, reply).await?;
+        reply
+            .extract_error()
+            .map_err(|error| self.trouble(live, error))
+    }
+
+    /// Waits for a reply, but not for ever: a connection that stalls is given up, so that the next
+    /// request does not wait behind this one.
+    async fn within<T>(
+        &self,
+        live: &Live,
+        reply: impl Future<Output = redis::RedisResult<T>>,
+    ) -> Result<T, Trouble> {
+        match tokio::time::timeout(self.config.timeout, reply).await {
+            Ok(reply) => reply.map_err(|error| self.trouble(live, error)),
+            Err(_) => {
+                self.give_up(live.number);
+                let to = &live.server.address;
+                let text = format!("{to} does not answer within {:?}", self.config.timeout);
+                let error = Error::new(ErrorKind::Unreachable, text);
+                Err(Trouble::Ours(error.with_effect(Effect::Possible)))
+            }
+        }
+    }
+
+    fn trouble(&self, live: &Live, error: RedisError) -> Trouble {
+        if is_broken(&error) {
+            self.give_up(live.number);
+        }
+        Trouble::Theirs(error, live.server.address.clone())
+    }
+
+    /// Subscribes to channels on the present connection; a later one takes them from the ears.
+    pub(crate) async fn subscribe(self: &Arc<Self>, channel: &str) -> Result<()> {
+        let live = self.live().await?;
+        let mut connection = live.connection.clone();
+        self.commands.fetch_add(1, Ordering::Relaxed);
+        let subscribed = self.within(&live, connection.subscribe(channel)).await;
+        subscribed.map_err(Error::from)
+    }
+
+    /// Ends a subscription, as far as there is a connection.
+    pub(crate) async fn unsubscribe(&self, channel: &str) {
+        let Some(live) = self.current() else { return };
+        let mut connection = live.connection.clone();
+        self.commands.fetch_add(1, Ordering::Relaxed);
+        // Without a connection there is no subscription either.
+        let _ = self.within(&live, connection.unsubscribe(channel)).await;
+    }
+}
+
+/// Why a command has no reply.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// What the server or the driver says, and the server's address.
+    Theirs(RedisError, Arc<str>),
+    /// What we say.
+    Ours(Error),
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Theirs(error, to) => sending(error, &to),
+            Trouble::Ours(error) => error,
+        }
+    }
+}
+
+fn unreplicated(acks: i64, wait: u32, to: &str) -> Error {
+    Error::new(
+        ErrorKind::Unreachable,
+        format!("{to}: {acks} of {wait} replicas have it, and a failover could lose it"),
+    )
+    .with_effect(Effect::Possible)
+    .with_advice("look at the replicas, or ask for fewer with wait=N")
+}
+
+/// A client of the driver for one server.
+pub(crate) fn client(config: &Config, to: &Address, login: &Login) -> redis::RedisResult<Client> {
+    let address = match to {
+        Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        Address::Tcp(host, port) if config.tls.is_some() => ConnectionAddr::TcpTls {
+            host: host.clone(),
+            port: *port,
+            insecure: false,
+            tls_params: None,
+        },
+        Address::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
+    };
+    let mut redis = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_db(config.db)
+        .set_lib_name("clinch", env!("CARGO_PKG_VERSION"));
+    if let Some(user) = &login.user {
+        redis = redis.set_username(user);
+    }
+    if let Some(password) = &login.password {
+        redis = redis.set_password(password);
+    }
+    let info: ConnectionInfo = address
+        .into_connection_info()?
+        .set_redis_settings(redis)
+        .set_tcp_settings(redis::io::tcp::TcpSettings::default().set_nodelay(true));
+    match &config.tls {
+        #[cfg(feature = "tls")]
+        Some(tls) => Client::build_with_tls(info, tls.certificates()?),
+        _ => Client::open(info),
+    }
+}

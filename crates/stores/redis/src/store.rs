@@ -1,0 +1,292 @@
+//! Locks on Redis.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clinch_core::store::{
+    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Guarantees, Hold,
+    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    mismatch,
+};
+use clinch_core::{ClientId, Error, MAX_NAME, Name, Result, StoreUrl, keeper};
+
+use crate::config::{Config, Topology};
+use crate::floor::ScriptFloor;
+use crate::group::{Group, answered};
+use crate::keys::Keys;
+use crate::record::{Reply, expect, step};
+use crate::servers::Servers;
+use crate::session::Session;
+use crate::wakes::Ears;
+use crate::{doctor, inspect};
+
+/// Locks on one Redis, on the master that sentinels name, or on a cluster.
+#[derive(Debug)]
+pub struct RedisStore {
+    info: StoreInfo,
+    me: ClientId,
+    config: Arc<Config>,
+    keys: Keys,
+    servers: Servers,
+    group: Arc<Group>,
+    ears: Arc<Ears>,
+    /// The greatest number seen: a server that lost its data and whose clock is behind must not
+    /// give a smaller one.
+    seen: AtomicU64,
+}
+
+impl RedisStore {
+    /// Connects to the server of a URL and checks that locks can live there.
+    pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Self> {
+        let config = Arc::new(Config::from_url(url)?);
+        let keys = Keys::new(&context.namespace);
+        let me = context.identity.info().id;
+        let ears = Ears::new(keys.channel(me), keys.events.clone());
+        let servers = match &config.topology {
+            Topology::One(address) => Servers::One(
+                Session::new(config.clone(), Box::new(address.clone()), ears.clone()),
+                config.scheme,
+            ),
+            _ => return Err(Error::invalid("not yet")),
+        };
+        let store = Self {
+            info: Self::describe(config.scheme),
+            me,
+            group: Group::new(servers.clone(), &config, &keys),
+            config,
+            keys,
+            servers,
+            ears,
+            seen: AtomicU64::new(0),
+        };
+        let servers = store.servers.clone();
+        keeper::run(async move { servers.connect().await }).await?;
+        Ok(store)
+    }
+
+    /// What this store is, without opening it.
+    pub fn describe(scheme: &'static str) -> StoreInfo {
+        StoreInfo {
+            scheme,
+            summary: "one Redis server, shared by many machines",
+            capabilities: Capabilities::ALL,
+            guarantees: Guarantees {
+                scope: "processes that reach the server",
+                exclusion: "while the server keeps its data and its clock is not set forward; with \
+                            durability=strict also after a loss of data",
+                token_order: "across clients, crashes, restarts, FLUSHALL and clock steps; after a \
+                              loss of data, as long as the server's clock has not gone back",
+                liveness: "a dead holder's lock is free after its lease and lock-delay",
+                clock: "the server's wall clock",
+            },
+            limits: Limits {
+                min_lease: Duration::from_millis(50),
+                max_lease: Duration::from_secs(7 * 86_400),
+                lease_step: Duration::from_millis(1),
+                max_name: MAX_NAME,
+            },
+        }
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        match error.store() {
+            Some(_) => error,
+            None => error.with_store(self.info.scheme),
+        }
+    }
+
+    async fn step<T>(
+        &self,
+        name: &Name,
+        packed: Vec<u8>,
+        wait: bool,
+        pick: impl FnOnce(Reply) -> Option<T>,
+    ) -> Result<T> {
+        let reply = self.group.run(self.keys.state(name), packed, wait).await;
+        reply
+            .and_then(|reply| expect(reply, self.info.scheme, pick))
+            .map_err(|error| self.explain(error))
+    }
+
+    /// Remembers the greatest number.
+    fn saw(&self, seq: u64) {
+        self.seen.fetch_max(seq, Ordering::Relaxed);
+    }
+}
+
+/// Yes, or why not.
+fn held(reply: Reply) -> Option<Result<(), clinch_core::LostReason>> {
+    match reply {
+        Reply::Yes => Some(Ok(())),
+        Reply::No(reason) => Some(Err(reason)),
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    fn info(&self) -> &StoreInfo {
+        &self.info
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
+        if let Some(longest) = self.config.strict
+            && claim.lease + claim.lock_delay > longest
+        {
+            return Err(Error::invalid(format!(
+                "lease and lock-delay together are {:?}, and in strict mode {longest:?} is the most",
+                claim.lease + claim.lock_delay
+            ))
+            .with_name(claim.name.as_str())
+            .with_advice("shorten them, or raise the URL's longest= for all clients"));
+        }
+        let packed = step::claim(claim, self.seen.load(Ordering::Relaxed));
+        let kept = self.servers.keeps_wakes();
+        let reply = self
+            .step(&claim.name, packed, true, |reply| match reply {
+                Reply::Mismatch { limit } => Some(Err(mismatch(&claim.name, limit, claim.limit))),
+                reply => reply.into_claim(kept).map(Ok),
+            })
+            .await??;
+        if let ClaimReply::Granted(grant) = &reply {
+            self.saw(grant.seq);
+        }
+        Ok(reply)
+    }
+
+    fn wakes(&self, claim: &Claim) -> Wakes {
+        self.ears.book.register(claim.request)
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
+        let sent: Vec<_> = renewals
+            .iter()
+            .map(|renewal| {
+                let key = self.keys.state(&renewal.hold.name);
+                self.group.send(key, step::renew(renewal), true)
+            })
+            .collect();
+        let mut replies = Vec::with_capacity(sent.len());
+        for answer in sent {
+            let reply = answered(answer).await;
+            let held = reply.and_then(|reply| expect(reply, self.info.scheme, held));
+            replies.push(match held.map_err(|error| self.explain(error))? {
+                Ok(()) => RenewReply::Held,
+                Err(reason) => RenewReply::Lost(reason),
+            });
+        }
+        Ok(replies)
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
+        let held = self
+            .step(&hold.name, step::release(hold), false, held)
+            .await?;
+        Ok(match held {
+            Ok(()) => ReleaseReply::Released,
+            Err(reason) => ReleaseReply::WasLost(reason),
+        })
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let packed = step::withdraw(claim.request);
+        self.step(&claim.name, packed, false, held).await?.ok();
+        Ok(())
+    }
+
+    async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
+        Ok(
+            match self.step(name, step::check(seq), false, held).await? {
+                Ok(()) => Freshness::Current,
+                Err(_) => Freshness::Stale,
+            },
+        )
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        let (servers, keys, prefix) = (self.servers.clone(), self.keys.clone(), prefix.to_owned());
+        keeper::run(async move { inspect::list(&servers, &keys, &prefix).await })
+            .await
+            .map_err(|error| self.explain(error))
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
+        let (servers, keys, name) = (self.servers.clone(), self.keys.clone(), name.clone());
+        keeper::run(async move { inspect::one(&servers, &keys, &name).await })
+            .await
+            .map_err(|error| self.explain(error))
+    }
+
+    async fn events(&self, prefix: &str) -> Result<Events> {
+        let (sender, events) = self.ears.watchers.add(prefix, &self.keys);
+        let (servers, ears) = (self.servers.clone(), self.ears.clone());
+        let channel = self.keys.events.clone();
+        let listening = async move {
+            for session in servers.all() {
+                session.subscribe(&channel).await?;
+            }
+            let ending = async move {
+                sender.closed().await;
+                if !ears.watchers.any() {
+                    for session in servers.all() {
+                        session.unsubscribe(&channel).await;
+                    }
+                }
+            };
+            keeper::spawn(ending)
+        };
+        keeper::run(listening)
+            .await
+            .map_err(|error| self.explain(error))?;
+        Ok(events)
+    }
+
+    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
+        let seqs = self
+            .step(name, step::evict(seq), false, |reply| match reply {
+                Reply::Evicted(seqs) => Some(seqs),
+                _ => None,
+            })
+            .await?;
+        Ok(Evicted { seqs })
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        let (servers, config) = (self.servers.clone(), self.config.clone());
+        keeper::run(async move { doctor::examine(&servers, &config).await })
+            .await
+            .map_err(|error| self.explain(error))
+    }
+
+    fn operations(&self) -> u64 {
+        self.servers
+            .all()
+            .iter()
+            .map(|session| session.commands())
+            .sum()
+    }
+
+    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
+        let Some(session) = self.servers.all().into_iter().next() else {
+            return Ok(None);
+        };
+        let floor = ScriptFloor::new(session, self.me);
+        Ok(Some(Box::new(floor)))
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.ears.close();
+        for session in self.servers.all() {
+            session.reset();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RedisStore {
+    fn drop(&mut self) {
+        self.ears.close();
+    }
+}

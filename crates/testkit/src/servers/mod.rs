@@ -1,8 +1,8 @@
 //! Real servers, started by the tests themselves on free ports of 127.0.0.1, each with a private
 //! folder.
 //!
-//! [`ServerProcess`], [`Folder`] and [`Port`] are for every engine. [`Redis`] is one
-//! server of that engine.
+//! [`ServerProcess`], [`Folder`], [`Port`], [`Certificates`] and [`ClockShim`] are for every engine. [`Redis`] is one
+//! server of that engine, [`Sentinels`] and [`Cluster`] are six.
 //!
 //! Everything blocks, for a bounded time: a test starts its servers before it needs them, and asks
 //! them for a few words only. Nothing is left behind: a server ends with its value, and with the
@@ -23,15 +23,26 @@ mod port;
 mod process;
 mod redis;
 mod redis_builder;
+mod redis_cluster;
+mod redis_monitor;
+mod redis_sentinel;
+mod redis_slots;
 mod resp;
+mod shim;
 mod spawner;
+mod tls;
 
 pub use folder::Folder;
 pub use port::{Port, on_free_port};
 pub use process::{Recipe, ServerProcess};
 pub use redis::Redis;
 pub use redis_builder::RedisBuilder;
+pub use redis_cluster::Cluster;
+pub use redis_sentinel::Sentinels;
+pub use redis_slots::SlotMigration;
 pub use resp::Reply;
+pub use shim::{ClockShim, Step};
+pub use tls::Certificates;
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -1,13 +1,17 @@
 //! One Redis server.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use clinch_core::{Error, ErrorKind, Result};
 
-use super::redis_builder::RedisBuilder;
+use super::redis_builder::{Parts, RedisBuilder};
+use super::redis_monitor::Monitor;
 use super::resp::{Client, Reply};
-use super::{Folder, Port, Recipe, ServerProcess, failed};
+use super::{Certificates, Port, Recipe, ServerProcess, Step, failed};
 
 /// A running Redis, alone in its folder; it is killed, and the folder removed, on drop.
 ///
@@ -26,12 +30,10 @@ use super::{Folder, Port, Recipe, ServerProcess, failed};
 /// ```
 #[derive(Debug)]
 pub struct Redis {
-    // Fields are dropped in this order: first the process, last its folder.
+    // Fields are dropped in this order: first the process, then its folder.
     process: ServerProcess,
-    setup: RedisBuilder,
-    port: Port,
-    bus: Option<Port>,
-    folder: Folder,
+    parts: Parts,
+    monitor: Mutex<Option<Monitor>>,
 }
 
 impl Redis {
@@ -45,20 +47,11 @@ impl Redis {
         RedisBuilder::default()
     }
 
-    pub(super) fn launch(
-        setup: RedisBuilder,
-        recipe: Recipe,
-        folder: Folder,
-        port: Port,
-        bus: Option<Port>,
-    ) -> Result<Self> {
-        let process = ServerProcess::start(recipe)?;
+    pub(super) fn launch(recipe: Recipe, parts: Parts) -> Result<Self> {
         let redis = Self {
-            process,
-            setup,
-            port,
-            bus,
-            folder,
+            process: ServerProcess::start(recipe)?,
+            parts,
+            monitor: Mutex::new(None),
         };
         redis.wait_ready()?;
         Ok(redis)
@@ -66,28 +59,28 @@ impl Redis {
 
     /// The port. It stays the same over restarts.
     pub fn port(&self) -> u16 {
-        self.port.number()
+        self.parts.port.number()
     }
 
     /// The port on which the nodes of a cluster talk.
     pub(super) fn bus_port(&self) -> Option<u16> {
-        self.bus.as_ref().map(Port::number)
+        self.parts.bus.as_ref().map(Port::number)
     }
 
-    /// `redis://127.0.0.1:PORT`, with the default user's password if there is one; the
-    /// [`unix_url`](Self::unix_url) of a server without a port.
+    /// `redis://127.0.0.1:PORT`, or `rediss://` with TLS, with the default user's password if there
+    /// is one; the [`unix_url`](Self::unix_url) of a server without a port.
     pub fn url(&self) -> String {
-        if self.setup.unix_only {
-            return self.unix_url();
+        match &self.parts.setup.password {
+            _ if self.parts.setup.unix_only => self.unix_url(),
+            Some(password) => self.url_as("", password),
+            None => format!("{}://127.0.0.1:{}", self.scheme(), self.port()),
         }
-        let password = self.setup.password.as_ref();
-        let secret = password.map_or(String::new(), |password| format!(":{password}@"));
-        format!("redis://{secret}127.0.0.1:{}", self.port())
     }
 
     /// The URL for another user.
     pub fn url_as(&self, user: &str, password: &str) -> String {
-        format!("redis://{user}:{password}@127.0.0.1:{}", self.port())
+        let (scheme, port) = (self.scheme(), self.port());
+        format!("{scheme}://{user}:{password}@127.0.0.1:{port}")
     }
 
     /// `redis+unix:///PATH`, without a password.
@@ -97,12 +90,22 @@ impl Redis {
 
     /// The socket file.
     pub fn socket(&self) -> PathBuf {
-        self.folder.path().join("socket")
+        self.parts.folder.path().join("socket")
+    }
+
+    /// The authority of a server with TLS.
+    pub fn ca_file(&self) -> Option<&Path> {
+        self.certificates().map(Certificates::ca_file)
+    }
+
+    /// All certificates of a server with TLS.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.parts.certificates.as_ref()
     }
 
     /// The private folder: `config`, `log`, `socket` and `data`.
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.parts.folder.path()
     }
 
     /// The process, for signals.
@@ -118,13 +121,18 @@ impl Redis {
     /// Starts it again on the same port with the data that it kept, after killing it if it runs.
     pub fn start_again(&self) -> Result<()> {
         self.process.restart()?;
-        self.wait_ready()
+        self.wait_ready()?;
+        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = monitor.take() {
+            *monitor = Some(self.monitor(old.last())?);
+        }
+        Ok(())
     }
 
     /// Starts it again on the same port with an empty data folder, after killing it if it runs.
     pub fn start_empty(&self) -> Result<()> {
         self.process.kill()?;
-        self.folder.empty("data")?;
+        self.parts.folder.empty("data")?;
         self.start_again()
     }
 
@@ -141,6 +149,17 @@ impl Redis {
     /// Whether it runs; a paused one does.
     pub fn is_running(&self) -> bool {
         self.process.is_running()
+    }
+
+    /// Steps the wall clock of a server that was started with
+    /// [`clock_shim`](RedisBuilder::clock_shim). Steps add up and outlive restarts.
+    pub fn step_clock(&self, by: Duration, step: Step) -> Result<()> {
+        match &self.parts.clock {
+            Some(clock) => clock.step(by, step),
+            None => Err(Error::invalid(
+                "this Redis was started without clock_shim()",
+            )),
+        }
     }
 
     /// Runs a command as the default user and gives the reply as `redis-cli` prints it to a pipe.
@@ -195,9 +214,44 @@ impl Redis {
         Ok(keys)
     }
 
-    fn client(&self) -> std::io::Result<Client> {
+    /// How many commands clients have sent since this was first called; 0 the first time.
+    ///
+    /// They are taken from MONITOR, which says who sent each, not from INFO commandstats, which
+    /// adds what scripts call to what clients send. A script is one command, whatever it calls; so
+    /// is each command of a transaction. The commands that log in (AUTH, HELLO) and those of
+    /// administration (CONFIG, …) are not shown there and do not count; what the kit itself sends
+    /// counts only on a server whose clients come through the same
+    /// [socket file](RedisBuilder::unix_socket). What was under way when the server was killed may
+    /// be lost.
+    pub fn command_count(&self) -> Result<u64> {
+        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = match monitor.as_mut() {
+            Some(monitor) => self.client().and_then(|control| monitor.count(control)),
+            None => {
+                *monitor = Some(self.monitor(0)?);
+                Ok(0)
+            }
+        };
+        counted.map_err(|e| failed("cannot count commands", e))
+    }
+
+    fn monitor(&self, count: u64) -> Result<Monitor> {
+        let client = self.client();
+        let unix = self.parts.setup.unix_only;
+        let monitor = client.and_then(|client| Monitor::new(client, unix, count));
+        monitor.map_err(|e| failed("cannot watch the commands", e))
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self.parts.certificates {
+            Some(_) => "rediss",
+            None => "redis",
+        }
+    }
+
+    fn client(&self) -> io::Result<Client> {
         let mut client = Client::connect(&self.socket())?;
-        if let Some(password) = &self.setup.password {
+        if let Some(password) = &self.parts.setup.password {
             client.call(&["AUTH", password])?;
         }
         Ok(client)

@@ -5,7 +5,7 @@ use std::path::Path;
 use clinch_core::Result;
 
 use super::redis::Redis;
-use super::{Folder, Port, Recipe, on_free_port};
+use super::{Certificates, ClockShim, Folder, Port, Recipe, on_free_port};
 
 /// What every server gets: loopback only, no persistence, and no pauses that only large
 /// installations need.
@@ -36,6 +36,9 @@ pub struct RedisBuilder {
     lines: Vec<String>,
     pub(super) password: Option<String>,
     pub(super) unix_only: bool,
+    /// `Some(true)` where clients must have a certificate.
+    pub(super) tls: Option<bool>,
+    shim: bool,
     cluster: bool,
     sentinel: bool,
 }
@@ -76,6 +79,25 @@ impl RedisBuilder {
         self
     }
 
+    /// TLS instead of the plain port, with a certificate of its own authority; see
+    /// [`Redis::ca_file`].
+    pub fn tls(mut self) -> Self {
+        self.tls = Some(self.tls.unwrap_or_default());
+        self
+    }
+
+    /// TLS for clients with a certificate only; see [`Redis::certificates`].
+    pub fn tls_client_certificates(mut self) -> Self {
+        self.tls = Some(true);
+        self
+    }
+
+    /// A wall clock that can be moved; see [`Redis::step_clock`].
+    pub fn clock_shim(mut self) -> Self {
+        self.shim = true;
+        self
+    }
+
     /// A replica of the server at this port of 127.0.0.1.
     pub fn replica_of(self, port: u16) -> Self {
         self.config("replicaof", &format!("127.0.0.1 {port}"))
@@ -102,32 +124,77 @@ impl RedisBuilder {
         let folder = Folder::new("redis")?;
         folder.empty("data")?;
         let bus = self.cluster.then(Port::reserve).transpose()?;
-        let socket = folder.path().join("socket");
-        let open = if self.unix_only { 0 } else { port.number() };
-        let mut lines = vec![
-            format!("port {open}"),
-            format!("unixsocket {}", quote(&socket.to_string_lossy())),
-        ];
-        lines.extend(
-            bus.iter()
-                .map(|bus| format!("cluster-port {}", bus.number())),
-        );
-        if !self.sentinel {
-            lines.push("save \"\"\nappendonly no".to_owned());
-        }
-        let config = folder.write("config", self.text(&lines, &folder.path().join("data")))?;
+        let certificates = self.tls.map(|_| Certificates::make(&folder)).transpose()?;
+        let clock = self.shim.then(|| ClockShim::new(&folder)).transpose()?;
+        let text = self.file(&folder, &port, bus.as_ref(), certificates.as_ref());
+        let config = folder.write("config", text)?;
         let mut recipe = Recipe::new("redis-server", folder.path()).arg(config.to_string_lossy());
         if self.sentinel {
             recipe = recipe.arg("--sentinel");
         }
-        Redis::launch(self.clone(), recipe, folder, port, bus)
+        if let Some(clock) = &clock {
+            recipe = clock.preload(recipe);
+        }
+        let parts = Parts {
+            setup: self.clone(),
+            port,
+            bus,
+            clock,
+            certificates,
+            folder,
+        };
+        Redis::launch(recipe, parts)
     }
 
-    fn text(&self, own: &[String], data: &Path) -> String {
-        let dir = format!("dir {}", quote(&data.to_string_lossy()));
-        let lines = own.iter().chain([&dir]).chain(&self.lines);
+    /// The configuration file: what all have, what this server has, what was asked for.
+    fn file(
+        &self,
+        folder: &Folder,
+        port: &Port,
+        bus: Option<&Port>,
+        certificates: Option<&Certificates>,
+    ) -> String {
+        let path = |path: &Path| quote(&path.to_string_lossy());
+        let (plain, secure) = match (self.unix_only, certificates) {
+            (true, _) => (0, 0),
+            (false, None) => (port.number(), 0),
+            (false, Some(_)) => (0, port.number()),
+        };
+        let mut lines = vec![
+            format!("port {plain}"),
+            format!("unixsocket {}", path(&folder.path().join("socket"))),
+            format!("dir {}", path(&folder.path().join("data"))),
+        ];
+        if let Some(bus) = bus {
+            lines.push(format!("cluster-port {}", bus.number()));
+        }
+        if let Some(certificates) = certificates {
+            let asked = if self.tls == Some(true) { "yes" } else { "no" };
+            lines.extend([
+                format!("tls-port {secure}"),
+                format!("tls-ca-cert-file {}", path(certificates.ca_file())),
+                format!("tls-cert-file {}", path(certificates.server_certificate())),
+                format!("tls-key-file {}", path(certificates.server_key())),
+                format!("tls-auth-clients {asked}"),
+            ]);
+        }
+        if !self.sentinel {
+            lines.push("save \"\"\nappendonly no".to_owned());
+        }
+        let lines = lines.iter().chain(&self.lines);
         lines.fold(BASICS.to_owned(), |text, line| text + line + "\n")
     }
+}
+
+/// What a server is made of beside its process.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) setup: RedisBuilder,
+    pub(super) port: Port,
+    pub(super) bus: Option<Port>,
+    pub(super) clock: Option<ClockShim>,
+    pub(super) certificates: Option<Certificates>,
+    pub(super) folder: Folder,
 }
 
 /// An argument as the configuration file wants it.

@@ -12,8 +12,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use clinch_testkit::proxy::{Proxy, Then, resp};
 use clinch_testkit::servers::{Cluster, Redis, Sentinels, Step};
-use clinch_testkit::wait::PATIENCE;
+use clinch_testkit::wait::{PATIENCE, soon};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Tells this executable to start a server and wait to be killed.
 const CHILD: &str = "CLINCH_TESTKIT_CHILD";
@@ -317,4 +319,30 @@ fn redis_cli(redis: &Redis, words: &[&str]) -> String {
 fn run(program: &str, words: &[&str]) -> String {
     let output = Command::new(program).args(words).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[tokio::test]
+async fn the_proxy_swallows_a_reply_and_no_push() {
+    let redis = Redis::start().unwrap();
+    let upstream = ([127, 0, 0, 1], redis.port()).into();
+    let proxy = Proxy::with_splitter(upstream, resp()).await.unwrap();
+    let mut client = tokio::net::TcpStream::connect(proxy.addr()).await.unwrap();
+    let mut ask = async |request: &str, end: &str| {
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut seen = Vec::new();
+        while !seen.ends_with(end.as_bytes()) {
+            let byte = soon("the reply", client.read_u8()).await;
+            seen.push(byte.unwrap());
+        }
+        String::from_utf8(seen).unwrap()
+    };
+    ask("HELLO 3\r\nSUBSCRIBE c\r\n", ":1\r\n").await;
+    proxy.swallow(2, Then::Stay);
+    // Its own message comes as a push among the replies.
+    let seen = ask("PUBLISH c m\r\nECHO lost\r\nECHO end\r\n", "end\r\n").await;
+    assert!(
+        seen.contains("$7\r\nmessage\r\n") && seen.contains(":1\r\n"),
+        "{seen}"
+    );
+    assert!(!seen.contains("lost"), "{seen}");
 }

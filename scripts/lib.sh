@@ -26,6 +26,41 @@ ensure_tools() {
   done
 }
 
+# The servers that tests start, each as PROGRAM:PACKAGE of Debian.
+SERVERS=(
+  redis-server:redis-server
+  redis-sentinel:redis-sentinel
+  redis-cli:redis-tools
+  setpriv:util-linux
+)
+
+# The programs of the servers. No service is started: tests run servers of their own.
+ensure_servers() {
+  local entry packages=()
+  for entry in "${SERVERS[@]}"; do
+    command -v "${entry%%:*}" >/dev/null || packages+=("${entry#*:}")
+  done
+  [ "${#packages[@]}" -eq 0 ] && return
+  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    echo "tests need servers that are missing (Debian: apt-get install ${packages[*]})" >&2
+    exit 1
+  fi
+  say "installing ${packages[*]}"
+  install_quietly "${packages[@]}"
+}
+
+# Installs packages without letting them start services.
+install_quietly() (
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"
+)
+
 # Adds up the closing lines of all test runs, and ends with their verdict.
 summary() {
   local log=$1 status=$2

@@ -3,6 +3,7 @@
 //! - [`conformance`]: the suite that every store runs.
 //! - [`holder`]: a process that holds locks in order to be killed and paused.
 //! - [`proxy`]: a TCP proxy that does what networks do.
+//! - [`servers`]: real servers, started and killed by the tests.
 //! - [`stores`]: wrappers that make any store fail, or able to do less.
 //! - [`wait`]: waiting for conditions; dropping a future after so many polls.
 //!
@@ -30,5 +31,6 @@
 pub mod conformance;
 pub mod holder;
 pub mod proxy;
+pub mod servers;
 pub mod stores;
 pub mod wait;

@@ -183,8 +183,8 @@ impl Pump {
 
     fn take(&mut self, bytes: &[u8]) {
         for frame in (self.split)(bytes) {
-            if let Fate::Pass(after) = self.link.rules(|r| r.judge(self.direction)) {
-                self.queue.push_back((Instant::now() + after, frame));
+            if let Fate::Pass(after) = self.link.rules(|r| r.judge(self.direction, frame.counted)) {
+                self.queue.push_back((Instant::now() + after, frame.bytes));
             }
         }
         // The rules may have ended the connection: the other direction is to know.

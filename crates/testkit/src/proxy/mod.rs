@@ -33,6 +33,7 @@
 //! ```
 
 mod link;
+mod resp;
 mod rules;
 mod split;
 
@@ -45,8 +46,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 pub use link::Link;
+pub use resp::resp;
 pub use rules::{Direction, Flow, Then};
-pub use split::{Split, Splitter, chunks, lines};
+pub use split::{Frame, Split, Splitter, chunks, lines};
 
 use rules::Rules;
 

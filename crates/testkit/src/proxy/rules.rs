@@ -155,15 +155,15 @@ impl Rules {
         }
     }
 
-    /// Counts a frame and says what becomes of it.
-    pub(super) fn judge(&mut self, direction: Direction) -> Fate {
+    /// Says what becomes of a frame, and counts it if it is to be.
+    pub(super) fn judge(&mut self, direction: Direction, counted: bool) -> Fate {
         let way = self.way(direction);
         let hit = match &mut way.swallow {
-            Some((left, then)) => {
+            Some((left, then)) if counted => {
                 *left = left.saturating_sub(1);
                 (*left == 0).then_some(*then)
             }
-            None => None,
+            _ => None,
         };
         if let Some(then) = hit {
             way.swallow = None;
@@ -208,10 +208,11 @@ mod tests {
         let mut rules = Rules::default();
         rules.down.swallow = Some((2, Then::Stay));
         let pass = Fate::Pass(Duration::ZERO);
-        assert_eq!(rules.judge(Direction::Down), pass);
-        assert_eq!(rules.judge(Direction::Up), pass);
-        assert_eq!(rules.judge(Direction::Down), Fate::Drop);
-        assert_eq!(rules.judge(Direction::Down), pass);
+        assert_eq!(rules.judge(Direction::Down, true), pass);
+        assert_eq!(rules.judge(Direction::Up, true), pass);
+        assert_eq!(rules.judge(Direction::Down, false), pass);
+        assert_eq!(rules.judge(Direction::Down, true), Fate::Drop);
+        assert_eq!(rules.judge(Direction::Down, true), pass);
     }
 
     #[test]

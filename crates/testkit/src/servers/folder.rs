@@ -1,0 +1,117 @@
+//! A private folder that goes with its owner.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use clinch_core::Result;
+
+use super::failed;
+
+/// How the names of all of them begin.
+const PREFIX: &str = "clinch-testkit-";
+
+/// A folder below the system's temporary one, for this user only; removed when it is dropped.
+///
+/// A process that is killed leaves its folders, without the lock that it had on each; the next
+/// process that makes one removes them.
+///
+/// ```
+/// use clinch_testkit::servers::Folder;
+/// let folder = Folder::new("demo")?;
+/// let path = folder.path().to_owned();
+/// std::fs::write(path.join("a"), "b").unwrap();
+/// drop(folder);
+/// assert!(!path.exists());
+/// # Ok::<(), clinch_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Locked while the folder is in use.
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes an empty folder; `name` tells a reader whose it is.
+    pub fn new(name: &str) -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        static SWEEP: Once = Once::new();
+        let base = std::env::temp_dir();
+        SWEEP.call_once(|| sweep(&base));
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = base.join(format!("{PREFIX}{name}-{}-{number}", std::process::id()));
+            let made = DirBuilder::new().mode(0o700).create(&path);
+            match made.and_then(|()| lock(&path)) {
+                Ok(Some(lock)) => return Ok(Self { path, _lock: lock }),
+                // Another process took it for one that was left.
+                Ok(None) => {}
+                // Left by a process that had our id before and was killed.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(failed(format!("cannot make {}", path.display()), e)),
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a folder in it, or empties the one that is there.
+    pub fn empty(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        let made = match fs::remove_dir_all(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+            _ => DirBuilder::new().mode(0o700).create(&path),
+        };
+        match made {
+            Ok(()) => Ok(path),
+            Err(e) => Err(failed(format!("cannot empty {}", path.display()), e)),
+        }
+    }
+
+    /// Writes a file in it and says where it is.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        match fs::write(&path, content) {
+            Ok(()) => Ok(path),
+            Err(e) => Err(failed(format!("cannot write {}", path.display()), e)),
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing to do about a folder that does not go; it is in the temporary one.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The lock on a folder; `None` if another process has it or the folder is gone.
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let locked = File::open(path).and_then(|file| {
+        let free = file.try_lock().is_ok();
+        let same = file.metadata()?.ino() == fs::metadata(path)?.ino();
+        Ok((free && same).then_some(file))
+    });
+    match locked {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        other => other,
+    }
+}
+
+/// Removes what killed processes left.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        if ours && let Ok(Some(_lock)) = lock(&entry.path()) {
+            // Another user's stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

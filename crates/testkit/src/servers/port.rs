@@ -1,0 +1,90 @@
+//! Ports for servers that listen, die and come back.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+use clinch_core::{Error, ErrorKind, Result};
+
+/// A port of 127.0.0.1 that nobody listens on, kept for the life of this value.
+///
+/// It lies below the range from which the kernel serves `bind(0)` and outgoing connections: a port
+/// of that range may be gone when a killed server comes back to it. Processes that use this kit
+/// tell each other by a socket in the abstract namespace, which ends with the process, so none
+/// takes the port of another's dead server.
+///
+/// ```
+/// use clinch_testkit::servers::Port;
+/// let (a, b) = (Port::reserve()?, Port::reserve()?);
+/// assert_ne!(a.number(), b.number());
+/// std::net::TcpListener::bind(("127.0.0.1", a.number())).unwrap();
+/// # Ok::<(), clinch_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Port {
+    number: u16,
+    /// Says to other test processes that the port is taken.
+    _claim: UnixListener,
+}
+
+impl Port {
+    /// Takes a free port.
+    pub fn reserve() -> Result<Self> {
+        let (low, high) = (10_000, ephemeral_start().max(11_000));
+        for _ in 0..1_000 {
+            let wide = RandomState::new().hash_one(low) % u64::from(high - low);
+            let number = low + u16::try_from(wide).unwrap_or_default();
+            let name = format!("clinch-testkit-port-{number}");
+            let claim = SocketAddr::from_abstract_name(name)
+                .and_then(|name| UnixListener::bind_addr(&name));
+            if let (Ok(claim), Ok(_)) = (claim, TcpListener::bind(("127.0.0.1", number))) {
+                return Ok(Self {
+                    number,
+                    _claim: claim,
+                });
+            }
+        }
+        let message = format!("no free port between {low} and {high}");
+        Err(Error::new(ErrorKind::Unreachable, message))
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+/// Starts something on a free port, and again on another one when somebody was quicker to take it.
+///
+/// That is known by the words of the C library in the error, where
+/// [`ServerProcess::wait_ready`](super::ServerProcess::wait_ready) puts the end of the log.
+///
+/// ```
+/// use clinch_testkit::servers::{Port, on_free_port};
+/// let listener = on_free_port(|port: Port| {
+///     Ok(std::net::TcpListener::bind(("127.0.0.1", port.number())).unwrap())
+/// })?;
+/// # Ok::<(), clinch_core::Error>(())
+/// ```
+pub fn on_free_port<T>(mut start: impl FnMut(Port) -> Result<T>) -> Result<T> {
+    let mut tries = 5;
+    loop {
+        tries -= 1;
+        match start(Port::reserve()?) {
+            Err(e) if tries > 0 && e.message().contains("Address already in use") => {}
+            other => return other,
+        }
+    }
+}
+
+/// The first port that the kernel gives away by itself.
+fn ephemeral_start() -> u16 {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let first = range.ok().and_then(|range| {
+        let first = range.split_whitespace().next()?;
+        first.parse().ok()
+    });
+    first.unwrap_or(32_768)
+}

@@ -1,0 +1,227 @@
+//! A Redis with replicas, watched by sentinels.
+
+use clinch_core::{Error, ErrorKind, Result};
+
+use super::{Redis, until};
+
+/// The name under which sentinels know the master.
+const NAME: &str = "clinch";
+
+/// Quick talk among sentinels, and no "tilt" (30 s without failover) because a busy machine let one
+/// of them wait. They forget it with their process.
+const QUICK: &[&str] = &[
+    "info-period",
+    "300",
+    "publish-period",
+    "300",
+    "ask-period",
+    "300",
+    "tilt-trigger",
+    "20000",
+    "tilt-period",
+    "1000",
+];
+
+/// A master, two replicas and three sentinels.
+///
+/// ```
+/// use clinch_testkit::servers::Sentinels;
+/// let sentinels = Sentinels::start()?;
+/// let old = sentinels.master()?.port();
+/// sentinels.kill_master()?;
+/// assert_ne!(sentinels.wait_for_new_master(old)?.port(), old);
+/// # Ok::<(), clinch_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Sentinels {
+    // The watchers go first: they have nothing to do while the servers go.
+    sentinels: Vec<Redis>,
+    servers: Vec<Redis>,
+}
+
+impl Sentinels {
+    /// Starts all six, and waits until every replica is online and every sentinel knows the
+    /// replicas and the other sentinels.
+    pub fn start() -> Result<Self> {
+        let master = Redis::start()?;
+        let port = master.port();
+        let mut servers = vec![master];
+        for _ in 0..2 {
+            servers.push(Redis::with().replica_of(port).start()?);
+        }
+        let mut all = Self {
+            sentinels: Vec::new(),
+            servers,
+        };
+        all.wait_replicas(port)?;
+        for _ in 0..3 {
+            let sentinel = Redis::with()
+                .sentinel()
+                .config("sentinel monitor", &format!("{NAME} 127.0.0.1 {port} 2"))
+                .config("sentinel down-after-milliseconds", &format!("{NAME} 700"))
+                .config("sentinel failover-timeout", &format!("{NAME} 3000"))
+                .config("sentinel parallel-syncs", &format!("{NAME} 1"));
+            all.sentinels.push(sentinel.start()?);
+        }
+        for sentinel in &all.sentinels {
+            quicken(sentinel)?;
+        }
+        all.wait("every sentinel knows all", || {
+            let mut masters = all.sentinels.iter().map(describe);
+            masters.all(|fields| {
+                let is = |name: &str, value: &str| {
+                    let mut pairs = fields.chunks_exact(2);
+                    pairs.any(|pair| pair == [name, value])
+                };
+                is("num-slaves", "2") && is("num-other-sentinels", "2") && is("flags", "master")
+            })
+        })?;
+        Ok(all)
+    }
+
+    /// `redis+sentinel://127.0.0.1:P1,127.0.0.1:P2,127.0.0.1:P3/NAME`.
+    pub fn url(&self) -> String {
+        let hosts = self.sentinels.iter();
+        let hosts: Vec<_> = hosts.map(|s| format!("127.0.0.1:{}", s.port())).collect();
+        format!("redis+sentinel://{}/{NAME}", hosts.join(","))
+    }
+
+    /// The name of the master.
+    pub fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// The three servers; the first was master at the start.
+    pub fn servers(&self) -> &[Redis] {
+        &self.servers
+    }
+
+    /// The three sentinels.
+    pub fn sentinels(&self) -> &[Redis] {
+        &self.sentinels
+    }
+
+    /// The present master, as the first sentinel that answers says.
+    pub fn master(&self) -> Result<&Redis> {
+        let running = self.sentinels.iter().find(|s| s.is_running());
+        let said = running.and_then(said_master);
+        let master = self.servers.iter().find(|s| Some(s.port()) == said);
+        master.ok_or_else(|| self.failure("no sentinel knows a master"))
+    }
+
+    /// Kills the present master; its index among the servers.
+    pub fn kill_master(&self) -> Result<usize> {
+        let port = self.master()?.port();
+        let index = self.servers.iter().position(|s| s.port() == port);
+        let index = index.ok_or_else(|| self.failure("the master is none of ours"))?;
+        self.server(index)?.kill()?;
+        Ok(index)
+    }
+
+    /// Starts a server again; sentinels make it a replica if there is another master by now, see
+    /// [`wait_synced`](Self::wait_synced).
+    pub fn start_again(&self, index: usize) -> Result<()> {
+        self.server(index)?.start_again()
+    }
+
+    /// Kills and starts a sentinel again.
+    pub fn restart_sentinel(&self, index: usize) -> Result<()> {
+        let sentinel = self.sentinels.get(index);
+        let sentinel = sentinel.ok_or_else(|| Error::invalid("there are three sentinels"))?;
+        sentinel.start_again()?;
+        quicken(sentinel)
+    }
+
+    /// Has a replica promoted although the master is well, and waits for it.
+    pub fn failover(&self) -> Result<&Redis> {
+        let old = self.master()?.port();
+        // Refused while an earlier failover ends.
+        self.wait("a failover begins", || {
+            let mut running = self.sentinels.iter().filter(|s| s.is_running());
+            running.any(|s| s.cli(&["SENTINEL", "FAILOVER", NAME]).is_ok())
+                || self.master().is_ok_and(|master| master.port() != old)
+        })?;
+        self.wait_for_new_master(old)
+    }
+
+    /// Waits until all running sentinels agree on another master than the one at `old`, and it
+    /// takes writes.
+    pub fn wait_for_new_master(&self, old: u16) -> Result<&Redis> {
+        let mut found = None;
+        self.wait("a new master", || {
+            let mut said = self.sentinels.iter().filter(|s| s.is_running());
+            let Some(port) = said.clone().find_map(said_master) else {
+                return false;
+            };
+            let agreed = port != old && said.all(|s| said_master(s) == Some(port));
+            found = self.servers.iter().find(|s| agreed && s.port() == port);
+            found.is_some_and(|server| role(server).as_deref() == Some("master"))
+        })?;
+        found.ok_or_else(|| self.failure("no new master"))
+    }
+
+    /// Waits until all other running servers are replicas of the present master and have all that
+    /// it has.
+    pub fn wait_synced(&self) -> Result<()> {
+        self.wait("a master", || self.master().is_ok_and(Redis::is_running))?;
+        self.wait_replicas(self.master()?.port())
+    }
+
+    fn wait_replicas(&self, master: u16) -> Result<()> {
+        let running = |s: &&Redis| s.is_running() && s.port() != master;
+        let offset = |server: &Redis, name: &str| -> Option<(String, i64)> {
+            let info = server.info("replication").ok()?;
+            let link = info.get("master_link_status").cloned().unwrap_or_default();
+            let port = info.get("master_port").cloned().unwrap_or_default();
+            Some((format!("{link} {port}"), info.get(name)?.parse().ok()?))
+        };
+        self.wait("every replica is in step", || {
+            let head = self.servers.iter().find(|s| s.port() == master);
+            let Some(head) = head.and_then(|s| offset(s, "master_repl_offset")) else {
+                return false;
+            };
+            self.servers.iter().filter(running).all(|replica| {
+                let at = offset(replica, "slave_repl_offset");
+                at.is_some_and(|(link, at)| link == format!("up {master}") && at >= head.1)
+            })
+        })
+    }
+
+    fn server(&self, index: usize) -> Result<&Redis> {
+        let server = self.servers.get(index);
+        server.ok_or_else(|| Error::invalid("there are three servers"))
+    }
+
+    fn wait(&self, what: &str, condition: impl FnMut() -> bool) -> Result<()> {
+        match until(condition) {
+            true => Ok(()),
+            false => Err(self.failure(&format!("never came: {what}"))),
+        }
+    }
+
+    fn failure(&self, what: &str) -> Error {
+        let logs = self.sentinels.iter().chain(&self.servers);
+        let logs = logs.map(|server| server.process().log_tail());
+        let logs = logs.fold(String::new(), |all, log| all + "\n--\n" + &log);
+        Error::new(ErrorKind::Unreachable, format!("sentinels: {what}{logs}"))
+    }
+}
+
+fn quicken(sentinel: &Redis) -> Result<()> {
+    sentinel.cli(&[&["SENTINEL", "DEBUG"], QUICK].concat())?;
+    Ok(())
+}
+
+fn describe(sentinel: &Redis) -> Vec<String> {
+    let reply = sentinel.command(&["SENTINEL", "MASTER", NAME]);
+    reply.map(super::Reply::texts).unwrap_or_default()
+}
+
+fn said_master(sentinel: &Redis) -> Option<u16> {
+    let reply = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
+    reply.ok()?.texts().get(1)?.parse().ok()
+}
+
+fn role(server: &Redis) -> Option<String> {
+    server.command(&["ROLE"]).ok()?.texts().first().cloned()
+}

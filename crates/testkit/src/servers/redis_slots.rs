@@ -1,0 +1,190 @@
+//! Slots of a cluster: whose they are, and how they move.
+
+use std::ops::RangeInclusive;
+
+use clinch_core::Result;
+
+use super::{Cluster, Redis};
+
+/// How many slots there are.
+pub(super) const SLOTS: u16 = 16_384;
+
+/// One line of CLUSTER NODES.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) id: String,
+    flags: String,
+    pub(super) master: Option<String>,
+    pub(super) epoch: u64,
+    linked: bool,
+    pub(super) slots: Vec<RangeInclusive<u16>>,
+}
+
+impl Node {
+    /// Whether the one who was asked reaches it.
+    pub(super) fn is_well(&self) -> bool {
+        let bad = ["fail", "handshake", "noaddr"];
+        self.linked && !bad.iter().any(|flag| self.flags.contains(flag))
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        let (id, _address, flags) = (words.next()?, words.next()?, words.next()?);
+        let master = words.next().filter(|id| *id != "-");
+        let (epoch, link) = (words.nth(2)?, words.next()?);
+        let slots = words.filter_map(|word| {
+            // A slot on its way stands there as [93->-id].
+            let (from, to) = word.split_once('-').unwrap_or((word, word));
+            Some(from.parse().ok()?..=to.parse().ok()?)
+        });
+        Some(Self {
+            id: id.to_owned(),
+            flags: flags.to_owned(),
+            master: master.map(str::to_owned),
+            epoch: epoch.parse().ok()?,
+            linked: link == "connected",
+            slots: slots.collect(),
+        })
+    }
+}
+
+/// What a node knows of all; nothing if it does not answer.
+pub(super) fn nodes(of: &Redis) -> Vec<Node> {
+    let text = of.cli(&["CLUSTER", "NODES"]).unwrap_or_default();
+    text.lines().filter_map(Node::parse).collect()
+}
+
+/// The slot of a key: of the part in braces, where there is one that is not empty.
+pub(super) fn slot_of(key: &[u8]) -> u16 {
+    let mut parts = key.splitn(2, |b| *b == b'{').skip(1);
+    let tag = parts.next().and_then(|rest| {
+        let end = rest.iter().position(|b| *b == b'}')?;
+        rest.get(..end).filter(|tag| !tag.is_empty())
+    });
+    let crc = tag.unwrap_or(key).iter().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            (crc << 1) ^ (if crc & 0x8000 == 0 { 0 } else { 0x1021 })
+        })
+    });
+    crc % SLOTS
+}
+
+/// A slot on its way from one master to another. Dropping it leaves the slot as it is.
+///
+/// ```
+/// use clinch_testkit::servers::Cluster;
+/// let cluster = Cluster::start()?;
+/// let from = cluster.node_of("a")?;
+/// let to = (from + 1) % 3;
+/// cluster.node(from)?.cli(&["SET", "a", "1"])?;
+/// let migration = cluster.begin_migration(cluster.slot_of("a"), from, to)?;
+/// let asked = cluster.node(from)?.cli(&["GET", "{a}b"]).unwrap_err();
+/// assert!(asked.message().contains("ASK"));
+/// migration.move_keys()?;
+/// migration.finish()?;
+/// assert_eq!(cluster.node(to)?.cli(&["GET", "a"])?, "1");
+/// # Ok::<(), clinch_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SlotMigration<'a> {
+    cluster: &'a Cluster,
+    slot: String,
+    from: usize,
+    to: usize,
+}
+
+impl<'a> SlotMigration<'a> {
+    /// Announces it to both masters: from now on the old one sends clients that ask for a key it
+    /// does not have to the new one (ASK).
+    pub(super) fn begin(
+        cluster: &'a Cluster,
+        slot: u16,
+        from: usize,
+        to: usize,
+    ) -> Result<SlotMigration<'a>> {
+        let slot = slot.to_string();
+        let set = ["CLUSTER", "SETSLOT", &slot];
+        let (source, target) = (cluster.id(from)?, cluster.id(to)?);
+        let importing = [&set[..], &["IMPORTING", source]].concat();
+        cluster.node(to)?.cli(&importing)?;
+        let migrating = [&set[..], &["MIGRATING", target]].concat();
+        cluster.node(from)?.cli(&migrating)?;
+        Ok(Self {
+            cluster,
+            slot,
+            from,
+            to,
+        })
+    }
+
+    /// Moves up to so many keys; how many it found.
+    pub fn move_some(&self, keys: usize) -> Result<usize> {
+        let (from, to) = (self.cluster.node(self.from)?, self.cluster.node(self.to)?);
+        let found = from.command(&["CLUSTER", "GETKEYSINSLOT", &self.slot, &keys.to_string()])?;
+        let found = found.texts();
+        if found.is_empty() {
+            return Ok(0);
+        }
+        let port = to.port().to_string();
+        let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+        words.extend(found.iter().map(String::as_str));
+        from.cli(&words)?;
+        Ok(found.len())
+    }
+
+    /// Moves all keys.
+    pub fn move_keys(&self) -> Result<()> {
+        while self.move_some(100)? > 0 {}
+        Ok(())
+    }
+
+    /// Gives the slot to the new master, and waits until all running nodes know. It is refused
+    /// while the old master has keys of it.
+    pub fn finish(self) -> Result<()> {
+        let target = self.cluster.id(self.to)?;
+        // The new owner first: the slot must have one at any time.
+        let rest = (0..self.cluster.nodes().len()).filter(|i| *i != self.to);
+        for index in [self.to].into_iter().chain(rest) {
+            let node = self.cluster.node(index)?;
+            let is_master = |info: std::collections::BTreeMap<String, String>| {
+                info.get("role").is_some_and(|role| role == "master")
+            };
+            if node.is_running() && node.info("replication").is_ok_and(is_master) {
+                node.cli(&["CLUSTER", "SETSLOT", &self.slot, "NODE", target])?;
+            }
+        }
+        self.cluster.wait_ok()
+    }
+
+    /// Gives it up: the slot stays with the old master, and so must all its keys.
+    pub fn cancel(self) -> Result<()> {
+        for index in [self.from, self.to] {
+            let node = self.cluster.node(index)?;
+            node.cli(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"])?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        assert_eq!(slot_of(b"123456789"), 0x31C3);
+        assert_eq!(slot_of(b"foo"), 12_182);
+        assert_eq!(slot_of(b"x{foo}y"), 12_182);
+        assert_ne!(slot_of(b"{}foo"), slot_of(b"foo"));
+        assert_eq!(slot_of(b"{foo"), slot_of(b"{foo"));
+    }
+
+    #[test]
+    fn lines_of_nodes_are_understood() {
+        let line = "07c3 127.0.0.1:1@2 myself,master - 0 0 5 connected 0-99 200 [93->-abc]";
+        let node = Node::parse(line).unwrap();
+        assert_eq!((node.id.as_str(), node.epoch), ("07c3", 5));
+        assert_eq!(node.slots, [0..=99, 200..=200]);
+        assert!(node.is_well() && node.master.is_none());
+    }
+}

@@ -139,16 +139,21 @@ impl Connect {
 /// assert!(clinch::stores().iter().any(|store| store.scheme == "memory"));
 /// ```
 pub fn stores() -> Vec<StoreInfo> {
-    vec![
-        MemoryStore::describe(),
-        #[cfg(feature = "sqlite")]
-        clinch_sqlite::SqliteStore::describe(),
-    ]
+    let mut stores = vec![MemoryStore::describe()];
+    #[cfg(feature = "sqlite")]
+    stores.push(clinch_sqlite::SqliteStore::describe());
+    #[cfg(feature = "redis")]
+    stores.extend(clinch_redis::stores());
+    stores
 }
 
 async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::open(url, context)?)),
+        #[cfg(feature = "redis")]
+        scheme if scheme == "rediss" || scheme.split('+').next() == Some("redis") => {
+            clinch_redis::open(url, context).await
+        }
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(clinch_sqlite::SqliteStore::open(url, context)?)),
         scheme => {

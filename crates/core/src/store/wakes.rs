@@ -138,7 +138,10 @@ impl WakeBook {
         let (sender, wakes) = Wakes::channel();
         let mut listeners = self.lock();
         listeners.listening.retain(|_, waiter| !waiter.is_closed());
-        if let Some(at) = listeners.early.iter().position(|(early, _)| *early == request)
+        if let Some(at) = listeners
+            .early
+            .iter()
+            .position(|(early, _)| *early == request)
             && let Some((_, wake)) = listeners.early.remove(at)
         {
             sender.send(wake);
@@ -170,7 +173,9 @@ impl WakeBook {
     /// Wakes everybody with a hint: messages may have been lost.
     pub fn hint_all(&self) {
         let mut listeners = self.lock();
-        listeners.listening.retain(|_, waiter| waiter.send(Wake::Hint));
+        listeners
+            .listening
+            .retain(|_, waiter| waiter.send(Wake::Hint));
     }
 
     /// Whether somebody listens for this claim.

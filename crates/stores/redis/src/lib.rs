@@ -13,6 +13,7 @@ mod floor;
 mod group;
 mod inspect;
 mod keys;
+mod open;
 mod record;
 mod scripts;
 mod server;
@@ -23,4 +24,5 @@ mod store;
 mod tls;
 mod wakes;
 
+pub use open::{open, stores};
 pub use store::RedisStore;

@@ -10,7 +10,7 @@ use clinch_core::store::{
     Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
     mismatch,
 };
-use clinch_core::{ClientId, Error, MAX_NAME, Name, Result, StoreUrl, keeper};
+use clinch_core::{ClientId, Error, MAX_NAME, Name, Result, keeper};
 
 use crate::config::{Config, Topology};
 use crate::floor::ScriptFloor;
@@ -23,6 +23,11 @@ use crate::wakes::Ears;
 use crate::{doctor, inspect};
 
 /// Locks on one Redis, on the master that sentinels name, or on a cluster.
+///
+/// ```
+/// let info = clinch_redis::RedisStore::describe("redis");
+/// assert!(info.capabilities.queue && info.capabilities.tokens);
+/// ```
 #[derive(Debug)]
 pub struct RedisStore {
     info: StoreInfo,
@@ -38,9 +43,8 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to the server of a URL and checks that locks can live there.
-    pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Self> {
-        let config = Arc::new(Config::from_url(url)?);
+    /// Connects to the servers and checks that locks can live there.
+    pub(crate) async fn connect(config: Arc<Config>, context: OpenContext) -> Result<Self> {
         let keys = Keys::new(&context.namespace);
         let me = context.identity.info().id;
         let ears = Ears::new(keys.channel(me), keys.events.clone());
@@ -66,7 +70,11 @@ impl RedisStore {
         Ok(store)
     }
 
-    /// What this store is, without opening it.
+    /// What the store of this scheme is, without opening it.
+    ///
+    /// ```
+    /// assert_eq!(clinch_redis::RedisStore::describe("redis").scheme, "redis");
+    /// ```
     pub fn describe(scheme: &'static str) -> StoreInfo {
         StoreInfo {
             scheme,

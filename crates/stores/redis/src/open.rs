@@ -1,0 +1,51 @@
+//! From a URL to a store.
+
+use std::sync::Arc;
+
+use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::{Error, ErrorKind, Result, StoreUrl};
+
+use crate::RedisStore;
+use crate::config::{Config, Layout, Topology};
+
+/// Opens the store of a URL: `redis:`, `rediss:`, `redis+unix:`, `redis+sentinel:`,
+/// `redis+cluster:` or `redis+quorum:`, with any layout.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// use clinch_core::{Clinch, ErrorKind, blocking};
+/// let url = "redis://127.0.0.1:1/?timeout=200ms".parse()?; // nobody listens there
+/// let opened = blocking::block_on(clinch_redis::open(&url, Clinch::context("app")?));
+/// assert_eq!(opened.unwrap_err().kind(), ErrorKind::Unreachable);
+/// # Ok(()) }
+/// ```
+pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+    let config = Arc::new(Config::from_url(url)?);
+    let scheme = config.scheme;
+    let opened = dispatch(config, context).await;
+    opened.map_err(|error| match error.store() {
+        Some(_) => error,
+        None => error.with_store(scheme),
+    })
+}
+
+async fn dispatch(config: Arc<Config>, context: OpenContext) -> Result<Arc<dyn Store>> {
+    match (config.layout, &config.topology) {
+        (Layout::Clinch, Topology::Quorum(..)) => Err(not_yet()),
+        (Layout::Clinch, _) => Ok(Arc::new(RedisStore::connect(config, context).await?)),
+        (Layout::Plain | Layout::Redisson, _) => Err(not_yet()),
+    }
+}
+
+fn not_yet() -> Error {
+    Error::new(ErrorKind::Unsupported, "not yet")
+}
+
+/// What the stores of this crate are, without opening them.
+///
+/// ```
+/// assert!(clinch_redis::stores().iter().any(|info| info.scheme == "redis"));
+/// ```
+pub fn stores() -> Vec<StoreInfo> {
+    vec![RedisStore::describe("redis")]
+}

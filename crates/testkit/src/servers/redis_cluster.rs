@@ -57,7 +57,10 @@ impl Cluster {
                 let (from, to) = (range.start().to_string(), range.end().to_string());
                 node.cli(&["CLUSTER", "ADDSLOTSRANGE", &from, &to])?;
             }
-            // All to all: quicker than waiting for the gossip.
+        }
+        // Only now: a node that has met another takes no epoch. All to all, which is quicker than
+        // waiting for the gossip.
+        for (i, node) in self.nodes.iter().enumerate() {
             for other in self.nodes.iter().skip(i + 1) {
                 let bus = other.bus_port().unwrap_or_default().to_string();
                 let port = other.port().to_string();

@@ -9,7 +9,14 @@ const NAME: &str = "clinch";
 
 /// Quick talk among sentinels, and no "tilt" (30 s without failover) because a busy machine let one
 /// of them wait. They forget it with their process.
+///
+/// The first ping to a new master is sent after one period, and until its reply the master counts
+/// as silent: the period must be much shorter than `down-after-milliseconds`. And a replica whose
+/// INFO is older than five periods is not promoted, while a dead master's replicas are asked for it
+/// once a second: the period must be much longer than 200 ms.
 const QUICK: &[&str] = &[
+    "ping-period",
+    "400",
     "info-period",
     "300",
     "publish-period",
@@ -53,12 +60,12 @@ impl Sentinels {
             sentinels: Vec::new(),
             servers,
         };
-        all.wait_replicas(port)?;
+        all.wait("every replica is online", || all.in_step(port))?;
         for _ in 0..3 {
             let sentinel = Redis::with()
                 .sentinel()
                 .config("sentinel monitor", &format!("{NAME} 127.0.0.1 {port} 2"))
-                .config("sentinel down-after-milliseconds", &format!("{NAME} 700"))
+                .config("sentinel down-after-milliseconds", &format!("{NAME} 1000"))
                 .config("sentinel failover-timeout", &format!("{NAME} 3000"))
                 .config("sentinel parallel-syncs", &format!("{NAME} 1"));
             all.sentinels.push(sentinel.start()?);
@@ -163,27 +170,31 @@ impl Sentinels {
     /// Waits until all other running servers are replicas of the present master and have all that
     /// it has.
     pub fn wait_synced(&self) -> Result<()> {
-        self.wait("a master", || self.master().is_ok_and(Redis::is_running))?;
-        self.wait_replicas(self.master()?.port())
+        self.wait("every replica is in step", || {
+            let master = self.master().map(Redis::port);
+            master.is_ok_and(|master| self.in_step(master))
+        })
     }
 
-    fn wait_replicas(&self, master: u16) -> Result<()> {
-        let running = |s: &&Redis| s.is_running() && s.port() != master;
+    /// Whether all other running servers have what the master at this port has.
+    fn in_step(&self, master: u16) -> bool {
         let offset = |server: &Redis, name: &str| -> Option<(String, i64)> {
             let info = server.info("replication").ok()?;
             let link = info.get("master_link_status").cloned().unwrap_or_default();
             let port = info.get("master_port").cloned().unwrap_or_default();
             Some((format!("{link} {port}"), info.get(name)?.parse().ok()?))
         };
-        self.wait("every replica is in step", || {
-            let head = self.servers.iter().find(|s| s.port() == master);
-            let Some(head) = head.and_then(|s| offset(s, "master_repl_offset")) else {
-                return false;
-            };
-            self.servers.iter().filter(running).all(|replica| {
-                let at = offset(replica, "slave_repl_offset");
-                at.is_some_and(|(link, at)| link == format!("up {master}") && at >= head.1)
-            })
+        let head = self.servers.iter().find(|s| s.port() == master);
+        let Some(head) = head.and_then(|s| offset(s, "master_repl_offset")) else {
+            return false;
+        };
+        let mut others = self
+            .servers
+            .iter()
+            .filter(|s| s.is_running() && s.port() != master);
+        others.all(|replica| {
+            let at = offset(replica, "slave_repl_offset");
+            at.is_some_and(|(link, at)| link == format!("up {master}") && at >= head.1)
         })
     }
 

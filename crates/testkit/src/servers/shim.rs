@@ -44,7 +44,7 @@ pub enum Step {
 /// shim.step(std::time::Duration::from_secs(1 << 32), Step::Forward)?;
 /// let recipe = shim.preload(Recipe::new("date", folder.path()).arg("+%Y"));
 /// let date = ServerProcess::start(recipe)?;
-/// while date.is_running() {}
+/// while date.is_running() { std::thread::yield_now() }
 /// assert!(date.log_tail() > "2160".to_owned());
 /// # Ok::<(), clinch_core::Error>(())
 /// ```

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::error::strange;
 use crate::keys::Keys;
 use crate::record::{Reply, millis};
-use crate::scripts::{Call, STEPS};
+use crate::scripts::Call;
 use crate::servers::Servers;
 
 /// Which of the settings is the id of the server's run.
@@ -127,21 +127,18 @@ impl Group {
         }
     }
 
-    /// The steps of the next call: all of one slot.
+    /// The steps of the next call: the first one, and those that may share its call.
     fn take(&self, steps: &mut VecDeque<Step>) -> Vec<Step> {
-        let Some(first) = steps.front() else {
-            return Vec::new();
-        };
-        let Some(slot) = self.servers.slot(&first.key) else {
-            return steps.drain(..steps.len().min(MOST)).collect();
-        };
-        let mut taken = Vec::new();
+        let mut taken: Vec<Step> = Vec::new();
         let mut at = 0;
-        while taken.len() < MOST && at < steps.len() {
-            let same = steps
-                .get(at)
-                .is_some_and(|step| self.servers.slot(&step.key) == Some(slot));
-            match same.then(|| steps.remove(at)).flatten() {
+        while taken.len() < MOST
+            && let Some(step) = steps.get(at)
+        {
+            let joins = match taken.first() {
+                Some(first) => self.servers.share_calls(&first.key, &step.key),
+                None => true,
+            };
+            match joins.then(|| steps.remove(at)).flatten() {
                 Some(step) => taken.push(step),
                 None => at += 1,
             }
@@ -165,7 +162,7 @@ impl Group {
         args.extend(self.settings.iter().cloned());
         let run_at = self.strict.then_some(keys.len() + RUN);
         let call = Call {
-            script: &STEPS,
+            script: self.servers.steps(),
             keys,
             args,
             run_at,

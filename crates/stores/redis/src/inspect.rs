@@ -8,16 +8,18 @@ use redis::Value;
 use crate::error::strange;
 use crate::keys::Keys;
 use crate::record;
-use crate::scripts::{Call, VIEW};
+use crate::scripts::Call;
 use crate::servers::Servers;
 
 /// Keys looked at in one step of a scan.
 const STEP: u32 = 1000;
+/// Scans of a cluster whose slots are on their way: what moves during one is found by the next.
+const PASSES: usize = 3;
 
 /// One name in full.
 pub(crate) async fn one(servers: &Servers, keys: &Keys, name: &Name) -> Result<Option<LockView>> {
     let call = Call {
-        script: &VIEW,
+        script: servers.view().0,
         keys: vec![keys.state(name)],
         args: Vec::new(),
         run_at: None,
@@ -37,6 +39,26 @@ pub(crate) async fn one(servers: &Servers, keys: &Keys, name: &Name) -> Result<O
 /// The names in use with this prefix, in byte order.
 pub(crate) async fn list(servers: &Servers, keys: &Keys, prefix: &str) -> Result<Vec<LockView>> {
     let mut names = Vec::new();
+    for _ in 0..PASSES {
+        let before = servers.layout().await?;
+        scan(servers, keys, prefix, &mut names).await?;
+        // A key that moves may be missed: not there yet, and not here any more.
+        if !before.contains('[') && servers.layout().await? == before {
+            break;
+        }
+    }
+    // A scan may give a key twice.
+    names.sort();
+    names.dedup();
+    let mut views = Vec::new();
+    for name in names {
+        views.extend(one(servers, keys, &name).await?);
+    }
+    Ok(views)
+}
+
+/// Adds the names of all servers.
+async fn scan(servers: &Servers, keys: &Keys, prefix: &str, names: &mut Vec<Name>) -> Result<()> {
     for session in servers.all() {
         let live = session.live().await?;
         let mut cursor = b"0".to_vec();
@@ -48,7 +70,7 @@ pub(crate) async fn list(servers: &Servers, keys: &Keys, prefix: &str) -> Result
                 .arg("COUNT")
                 .arg(STEP)
                 .arg("TYPE")
-                .arg("string");
+                .arg(servers.view().1);
             let reply = session.query(&live, &scan).await?;
             let Value::Array(parts) = reply else {
                 return Err(strange(servers.scheme()));
@@ -70,14 +92,7 @@ pub(crate) async fn list(servers: &Servers, keys: &Keys, prefix: &str) -> Result
             }
         }
     }
-    // A scan may give a key twice.
-    names.sort();
-    names.dedup();
-    let mut views = Vec::new();
-    for name in names {
-        views.extend(one(servers, keys, &name).await?);
-    }
-    Ok(views)
+    Ok(())
 }
 
 /// A name as the reference machine has it, and the server's time.

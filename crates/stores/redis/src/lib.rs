@@ -5,7 +5,9 @@
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
 //! itself in `scripts/steps.lua`, `record` (what travels), then `wakes` and `events`.
 
+mod cluster;
 mod config;
+mod describe;
 mod doctor;
 mod error;
 mod events;
@@ -13,12 +15,15 @@ mod floor;
 mod group;
 mod inspect;
 mod keys;
+mod listener;
 mod open;
 mod record;
 mod scripts;
 mod server;
 mod servers;
 mod session;
+mod shards;
+mod slots;
 mod store;
 #[cfg(feature = "tls")]
 mod tls;

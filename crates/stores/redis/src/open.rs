@@ -47,5 +47,7 @@ fn not_yet() -> Error {
 /// assert!(clinch_redis::stores().iter().any(|info| info.scheme == "redis"));
 /// ```
 pub fn stores() -> Vec<StoreInfo> {
-    vec![RedisStore::describe("redis")]
+    ["redis", "redis+cluster"]
+        .map(RedisStore::describe)
+        .to_vec()
 }

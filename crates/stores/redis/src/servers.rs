@@ -1,12 +1,14 @@
 //! Which server a key is at.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use clinch_core::Result;
+use clinch_core::store::Claim;
+use clinch_core::{ErrorKind, Result};
 use redis::Value;
 
+use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::scripts::Call;
+use crate::scripts::{Call, ONE_KEY_STEPS, ONE_KEY_VIEW, STEPS, Script, VIEW};
 use crate::session::Session;
 
 /// The servers of a store.
@@ -14,6 +16,8 @@ use crate::session::Session;
 pub(crate) enum Servers {
     /// One master, wherever it is.
     One(Arc<Session>, &'static str),
+    /// The masters of a cluster.
+    Cluster(Arc<Cluster>),
 }
 
 impl Servers {
@@ -21,35 +25,71 @@ impl Servers {
     pub(crate) async fn call(&self, call: Call) -> Result<Value> {
         match self {
             Self::One(session, _) => Ok(session.call(&call, false).await?),
+            Self::Cluster(cluster) => cluster.call(&call).await,
         }
     }
 
     /// Connects, and checks that locks can live there.
     pub(crate) async fn connect(&self) -> Result<()> {
-        for session in self.all() {
-            session.live().await?;
+        match self {
+            Self::One(session, _) => session.live().await.map(drop),
+            Self::Cluster(cluster) => cluster.connect().await,
         }
-        Ok(())
     }
 
-    /// Whether messages reach this client from the moment a claim was queued.
-    pub(crate) fn keeps_wakes(&self) -> bool {
+    /// The subscription by which wakes for a name reach this client. If it is the same before a
+    /// claim is sent and after it was queued, none is lost in between.
+    pub(crate) fn subscription(&self, key: &str) -> Option<u64> {
         match self {
-            Self::One(..) => true,
+            Self::One(..) => Some(0),
+            Self::Cluster(cluster) => cluster.shards.subscription(key),
         }
+    }
+
+    /// Somebody waits: has wakes for this claim come here.
+    pub(crate) fn listen(&self, key: &str, claim: &Claim) {
+        match self {
+            Self::One(..) => {}
+            Self::Cluster(cluster) => cluster.listen(key, claim.request),
+        }
+    }
+
+    /// Somebody watches: has events come here, from every master.
+    pub(crate) async fn watch(&self, channel: &str) -> Result<()> {
+        for session in self.all() {
+            match (session.subscribe(channel).await, self) {
+                // It has nothing to tell; whoever takes its place will.
+                (Err(error), Self::Cluster(cluster)) if error.kind() == ErrorKind::Unreachable => {
+                    cluster.mend();
+                }
+                (outcome, _) => outcome?,
+            }
+        }
+        Ok(())
     }
 
     /// Every master.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         match self {
             Self::One(session, _) => vec![session.clone()],
+            Self::Cluster(cluster) => cluster.all(),
         }
     }
 
-    /// The slot of a key, where keys of different slots cannot share a call.
-    pub(crate) fn slot(&self, _key: &str) -> Option<u16> {
+    /// Commands sent so far.
+    pub(crate) fn commands(&self) -> u64 {
         match self {
-            Self::One(..) => None,
+            Self::One(session, _) => session.commands(),
+            Self::Cluster(cluster) => cluster.commands(),
+        }
+    }
+
+    /// Whether the steps of these two keys may share a call. On a cluster only those of one key do:
+    /// of two keys of a slot that moves, one may be here and one there.
+    pub(crate) fn share_calls(&self, one: &str, other: &str) -> bool {
+        match self {
+            Self::One(..) => true,
+            Self::Cluster(_) => one == other,
         }
     }
 
@@ -57,6 +97,7 @@ impl Servers {
     pub(crate) fn calls_at_once(&self) -> usize {
         match self {
             Self::One(..) => 2,
+            Self::Cluster(_) => 64,
         }
     }
 
@@ -66,6 +107,39 @@ impl Servers {
         match self {
             Self::One(..) if config.wait > 0 => b"h",
             Self::One(..) => b"g",
+            Self::Cluster(_) => b"s",
+        }
+    }
+
+    /// The script of the steps.
+    pub(crate) fn steps(&self) -> &'static LazyLock<Script> {
+        match self {
+            Self::One(..) => &STEPS,
+            Self::Cluster(_) => &ONE_KEY_STEPS,
+        }
+    }
+
+    /// The script of the views, and the type of the keys that have one.
+    pub(crate) fn view(&self) -> (&'static LazyLock<Script>, &'static str) {
+        match self {
+            Self::One(..) => (&VIEW, "string"),
+            Self::Cluster(_) => (&ONE_KEY_VIEW, "zset"),
+        }
+    }
+
+    /// Where slots are, if they can move.
+    pub(crate) async fn layout(&self) -> Result<String> {
+        match self {
+            Self::One(..) => Ok(String::new()),
+            Self::Cluster(cluster) => cluster.layout().await,
+        }
+    }
+
+    /// Ends the connections, and what runs in the background.
+    pub(crate) fn close(&self) {
+        match self {
+            Self::One(session, _) => session.reset(),
+            Self::Cluster(cluster) => cluster.close(),
         }
     }
 
@@ -73,6 +147,7 @@ impl Servers {
     pub(crate) fn scheme(&self) -> &'static str {
         match self {
             Self::One(_, scheme) => scheme,
+            Self::Cluster(_) => "redis+cluster",
         }
     }
 }

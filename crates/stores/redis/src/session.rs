@@ -11,15 +11,14 @@ use clinch_core::{Effect, Error, ErrorKind, Result, keeper};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Kind,
-    IntoConnectionInfo, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError,
-    ServerErrorKind, Value,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
+    RedisError, ServerErrorKind, Value,
 };
 
 use crate::config::{Address, Config, Login};
 use crate::error::{connecting, is_broken, sending};
 use crate::scripts::Call;
 use crate::server::{self, Server};
-use crate::wakes::Ears;
 
 /// Commands under way on one connection before callers wait.
 const UNDER_WAY: usize = 4096;
@@ -35,6 +34,24 @@ impl Locate for Address {
     async fn locate(&self) -> Result<Address> {
         Ok(self.clone())
     }
+}
+
+/// Who hears what comes over a connection without having been asked for.
+pub(crate) trait Listen: std::fmt::Debug + Send + Sync {
+    /// What a new connection is to listen to.
+    fn channels(&self) -> Vec<String>;
+
+    /// A message has come.
+    fn hear(&self, push: PushInfo);
+
+    /// There is a connection again: what was said in between is lost.
+    fn connected_again(&self);
+
+    /// The connection has ended.
+    fn disconnected(&self) {}
+
+    /// Whether a lost connection should be made again at once.
+    fn is_needed(&self) -> bool;
 }
 
 /// A connection that works, as far as is known.
@@ -58,7 +75,7 @@ impl Live {
 pub(crate) struct Session {
     config: Arc<Config>,
     locate: Box<dyn Locate>,
-    ears: Arc<Ears>,
+    ears: Arc<dyn Listen>,
     live: Mutex<Option<Live>>,
     /// Held while a connection is made, so that only one is.
     making: tokio::sync::Mutex<()>,
@@ -67,7 +84,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(config: Arc<Config>, locate: Box<dyn Locate>, ears: Arc<Ears>) -> Arc<Self> {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        locate: Box<dyn Locate>,
+        ears: Arc<dyn Listen>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             config,
             locate,
@@ -84,7 +105,8 @@ impl Session {
         self.commands.load(Ordering::Relaxed)
     }
 
-    fn current(&self) -> Option<Live> {
+    /// The connection, if there is one.
+    pub(crate) fn current(&self) -> Option<Live> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.clone()
     }
@@ -122,7 +144,7 @@ impl Session {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
         if live.number > 0 {
             // What was said while nobody listened is lost: whoever waits should look again.
-            self.ears.book.hint_all();
+            self.ears.connected_again();
         }
         Ok(live)
     }
@@ -138,8 +160,8 @@ impl Session {
             .set_connection_timeout(Some(self.config.timeout))
             .set_response_timeout(None)
             .set_pipeline_buffer_size(UNDER_WAY)
-            .set_push_sender(move |push: redis::PushInfo| {
-                if push.kind == redis::PushKind::Disconnection {
+            .set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection {
                     if let Some(session) = session.upgrade() {
                         session.disconnected(number);
                     }
@@ -180,13 +202,14 @@ impl Session {
     /// The connection has ended: whoever waits for messages needs another one.
     fn disconnected(self: Arc<Self>, number: u64) {
         self.give_up(number);
+        self.ears.disconnected();
         if !self.ears.is_needed() {
             return;
         }
         let reconnecting = async move {
             let mut pause = Duration::from_millis(20);
             while self.ears.is_needed() && self.live().await.is_err() {
-                tokio::time::sleep(pause).await;
+                rest(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }
         };
@@ -214,7 +237,14 @@ impl Session {
         }
     }
 
-    async fn run(&self, live: &Live, cmd: Cmd, wait: u32, asking: bool) -> Result<Value, Trouble> {
+    /// Sends one command, with what must go before and after it; the keeper must poll this.
+    pub(crate) async fn run(
+        &self,
+        live: &Live,
+        cmd: Cmd,
+        wait: u32,
+        asking: bool,
+    ) -> Result<Value, Trouble> {
         if wait == 0 && !asking {
             return self.query(live, &cmd).await;
         }
@@ -307,6 +337,12 @@ impl Session {
         // Without a connection there is no subscription either.
         let _ = self.within(&live, connection.unsubscribe(channel)).await;
     }
+}
+
+/// A pause between two tries; no lease is counted by it.
+#[allow(clippy::disallowed_methods, reason = "nothing ends by this clock")]
+pub(crate) async fn rest(pause: Duration) {
+    tokio::time::sleep(pause).await;
 }
 
 /// Why a command has no reply.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Guarantees, Hold,
-    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
-    mismatch,
+    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, Limits,
+    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes, mismatch,
 };
 use clinch_core::{ClientId, Error, MAX_NAME, Name, Result, keeper};
 
+use crate::cluster::Cluster;
 use crate::config::{Config, Topology};
 use crate::floor::ScriptFloor;
 use crate::group::{Group, answered};
@@ -20,7 +20,7 @@ use crate::record::{Reply, expect, step};
 use crate::servers::Servers;
 use crate::session::Session;
 use crate::wakes::Ears;
-use crate::{doctor, inspect};
+use crate::{describe, doctor, inspect};
 
 /// Locks on one Redis, on the master that sentinels name, or on a cluster.
 ///
@@ -47,12 +47,23 @@ impl RedisStore {
     pub(crate) async fn connect(config: Arc<Config>, context: OpenContext) -> Result<Self> {
         let keys = Keys::new(&context.namespace);
         let me = context.identity.info().id;
-        let ears = Ears::new(keys.channel(me), keys.events.clone());
+        let channel = match &config.topology {
+            // Names have channels of their own there.
+            Topology::Cluster(_) => String::new(),
+            _ => keys.channel(me),
+        };
+        let ears = Ears::new(channel, keys.events.clone());
         let servers = match &config.topology {
             Topology::One(address) => Servers::One(
                 Session::new(config.clone(), Box::new(address.clone()), ears.clone()),
                 config.scheme,
             ),
+            Topology::Cluster(seeds) => Servers::Cluster(Cluster::new(
+                config.clone(),
+                seeds.clone(),
+                ears.clone(),
+                me,
+            )),
             _ => return Err(Error::invalid("not yet")),
         };
         let store = Self {
@@ -76,19 +87,15 @@ impl RedisStore {
     /// assert_eq!(clinch_redis::RedisStore::describe("redis").scheme, "redis");
     /// ```
     pub fn describe(scheme: &'static str) -> StoreInfo {
+        let (summary, guarantees) = match scheme {
+            "redis+cluster" => describe::CLUSTER,
+            _ => describe::ONE,
+        };
         StoreInfo {
             scheme,
-            summary: "one Redis server, shared by many machines",
+            summary,
             capabilities: Capabilities::ALL,
-            guarantees: Guarantees {
-                scope: "processes that reach the server",
-                exclusion: "while the server keeps its data and its clock is not set forward; with \
-                            durability=strict also after a loss of data",
-                token_order: "across clients, crashes, restarts, FLUSHALL and clock steps; after a \
-                              loss of data, as long as the server's clock has not gone back",
-                liveness: "a dead holder's lock is free after its lease and lock-delay",
-                clock: "the server's wall clock",
-            },
+            guarantees,
             limits: Limits {
                 min_lease: Duration::from_millis(50),
                 max_lease: Duration::from_secs(7 * 86_400),
@@ -151,11 +158,15 @@ impl Store for RedisStore {
             .with_advice("shorten them, or raise the URL's longest= for all clients"));
         }
         let packed = step::claim(claim, self.seen.load(Ordering::Relaxed));
-        let kept = self.servers.keeps_wakes();
+        let key = self.keys.state(&claim.name);
+        let listening = self.servers.subscription(&key);
         let reply = self
             .step(&claim.name, packed, true, |reply| match reply {
                 Reply::Mismatch { limit } => Some(Err(mismatch(&claim.name, limit, claim.limit))),
-                reply => reply.into_claim(kept).map(Ok),
+                reply => {
+                    let same = self.servers.subscription(&key) == listening;
+                    reply.into_claim(listening.is_some() && same).map(Ok)
+                }
             })
             .await??;
         if let ClaimReply::Granted(grant) = &reply {
@@ -165,7 +176,9 @@ impl Store for RedisStore {
     }
 
     fn wakes(&self, claim: &Claim) -> Wakes {
-        self.ears.book.register(claim.request)
+        let wakes = self.ears.book.register(claim.request);
+        self.servers.listen(&self.keys.state(&claim.name), claim);
+        wakes
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
@@ -232,9 +245,7 @@ impl Store for RedisStore {
         let (servers, ears) = (self.servers.clone(), self.ears.clone());
         let channel = self.keys.events.clone();
         let listening = async move {
-            for session in servers.all() {
-                session.subscribe(&channel).await?;
-            }
+            servers.watch(&channel).await?;
             let ending = async move {
                 sender.closed().await;
                 if !ears.watchers.any() {
@@ -269,11 +280,7 @@ impl Store for RedisStore {
     }
 
     fn operations(&self) -> u64 {
-        self.servers
-            .all()
-            .iter()
-            .map(|session| session.commands())
-            .sum()
+        self.servers.commands()
     }
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
@@ -286,9 +293,7 @@ impl Store for RedisStore {
 
     async fn close(&self) -> Result<()> {
         self.ears.close();
-        for session in self.servers.all() {
-            session.reset();
-        }
+        self.servers.close();
         Ok(())
     }
 }
@@ -296,5 +301,6 @@ impl Store for RedisStore {
 impl Drop for RedisStore {
     fn drop(&mut self) {
         self.ears.close();
+        self.servers.close();
     }
 }

@@ -7,6 +7,7 @@ use redis::{PushInfo, PushKind, Value};
 
 use crate::events::Watchers;
 use crate::record;
+use crate::session::Listen;
 
 /// All messages of one client, from all its connections.
 #[derive(Debug)]
@@ -33,8 +34,20 @@ impl Ears {
         })
     }
 
-    /// What a new connection is to listen to.
-    pub(crate) fn channels(&self) -> Vec<String> {
+    /// Whether the store has been closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn close(&self) {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.book.close();
+        self.watchers.close();
+    }
+}
+
+impl Listen for Ears {
+    fn channels(&self) -> Vec<String> {
         let mut channels = vec![self.channel.clone()];
         if self.watchers.any() {
             channels.push(self.events.clone());
@@ -43,14 +56,7 @@ impl Ears {
         channels
     }
 
-    /// Whether a lost connection should be made again at once.
-    pub(crate) fn is_needed(&self) -> bool {
-        let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        !closed && (self.book.is_awaited() || self.watchers.any())
-    }
-
-    /// A message has come.
-    pub(crate) fn hear(&self, push: PushInfo) {
+    fn hear(&self, push: PushInfo) {
         if !matches!(push.kind, PushKind::Message | PushKind::SMessage) {
             return;
         }
@@ -68,9 +74,12 @@ impl Ears {
         }
     }
 
-    pub(crate) fn close(&self) {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.book.close();
-        self.watchers.close();
+    fn connected_again(&self) {
+        // Whoever waits should look again.
+        self.book.hint_all();
+    }
+
+    fn is_needed(&self) -> bool {
+        !self.is_closed() && (self.book.is_awaited() || self.watchers.any())
     }
 }

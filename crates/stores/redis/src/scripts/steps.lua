@@ -10,10 +10,10 @@
 -- ARGV[#KEYS + 6]    strict mode: the key that tells whether the data are those of this run
 -- ARGV[#KEYS + 7]    strict mode: for how many ms nothing is granted after a loss
 --
+-- What `call` is stands before this text: redis.call, or one_key.lua on a cluster.
 -- The reply is one packed string for each step. docs/stores/redis.md explains the keys.
 
 local unpack, pack, sub, find = struct.unpack, struct.pack, string.sub, string.find
-local call = redis.call
 
 local n = #KEYS
 local WAKE, EVENTS, TELL, REMEMBER = ARGV[n + 1], ARGV[n + 2], ARGV[n + 3], tonumber(ARGV[n + 4])

@@ -2,7 +2,6 @@
 -- those of the waiters in their order. Changes nothing.
 
 local unpack, sub = struct.unpack, string.sub
-local call = redis.call
 local STATE = '<c1I4I8I8I8I4I4I8I8I8c1I2c0I2c0'
 
 local time = call('TIME')

@@ -157,15 +157,22 @@ impl Cluster {
         Ok(())
     }
 
+    /// The master of a key, as far as is known.
+    pub(crate) fn master_of(&self, key: &str) -> Option<Address> {
+        self.master(slot_of(key.as_bytes()))
+    }
+
     /// Runs a script where its key is; the keeper must poll this.
     pub(crate) async fn call(&self, call: &Call) -> Result<Value> {
-        let key = call.keys.first().map(String::as_str).unwrap_or_default();
-        let slot = slot_of(key.as_bytes());
-        let (mut to, mut asking) = (self.find(slot).await?, false);
+        let at = self.find(slot_of(call.key().as_bytes())).await?;
+        self.call_at(call, at, false).await
+    }
+
+    async fn call_at(&self, call: &Call, mut to: Address, mut asking: bool) -> Result<Value> {
         for _ in 0..REDIRECTIONS {
             let trouble = match self.node(&to).commands.call(call, asking).await {
                 Ok(value) => {
-                    self.shards.served(key, &to);
+                    self.shards.served(call.key(), &to);
                     return Ok(value);
                 }
                 Err(trouble) => trouble,
@@ -176,10 +183,57 @@ impl Cluster {
             }
         }
         self.mend();
+        let key = call.key();
         Err(Error::new(
             ErrorKind::Unreachable,
-            format!("slot {slot} is sent from server to server; the last one was {to}"),
+            format!("{key} is sent from server to server; the last one was {to}"),
         ))
+    }
+
+    /// Runs several calls at one server, and elsewhere those whose keys are elsewhere.
+    pub(crate) async fn calls(&self, at: &Address, calls: Vec<Call>) -> Vec<Result<Value>> {
+        let outcomes = match self.node(at).commands.batch(&calls).await {
+            Ok(outcomes) => outcomes,
+            Err(trouble) => {
+                let error = self.troubled(trouble, at);
+                return calls.iter().map(|_| Err(error.clone())).collect();
+            }
+        };
+        let mut done = Vec::with_capacity(calls.len());
+        let mut elsewhere = tokio::task::JoinSet::new();
+        for (number, (call, outcome)) in calls.into_iter().zip(outcomes).enumerate() {
+            let trouble = match outcome {
+                Ok(value) => {
+                    self.shards.served(call.key(), at);
+                    done.push(Ok(value));
+                    continue;
+                }
+                Err(trouble) => trouble,
+            };
+            let next = match &trouble {
+                Trouble::Theirs(error, _)
+                    if error.kind() == Kind::Server(ServerErrorKind::NoScript) =>
+                {
+                    Some((at.clone(), false))
+                }
+                trouble => self.redirected(trouble, at),
+            };
+            match (next, self.this.upgrade()) {
+                (Some((to, asking)), Some(this)) => {
+                    done.push(Err(lost()));
+                    elsewhere.spawn(async move { (number, this.call_at(&call, to, asking).await) });
+                }
+                _ => done.push(Err(self.troubled(trouble, at))),
+            }
+        }
+        while let Some(ended) = elsewhere.join_next().await {
+            if let Ok((number, outcome)) = ended
+                && let Some(place) = done.get_mut(number)
+            {
+                *place = outcome;
+            }
+        }
+        done
     }
 
     /// Where a server sends us, and whether to say that we were sent; the map is corrected.
@@ -349,6 +403,12 @@ impl Cluster {
             node.listener.reset();
         }
     }
+}
+
+/// What a call is answered that has been sent on and is not heard of again.
+fn lost() -> Error {
+    Error::new(ErrorKind::Unreachable, "the call was lost")
+        .with_effect(clinch_core::Effect::Possible)
 }
 
 fn redirection(error: &RedisError, by: &Address) -> Option<Redirection> {

@@ -3,7 +3,7 @@
 //! A call of a script costs the server more than the step inside it. So while a call is under way,
 //! steps gather, and the next call takes all of them. A step that comes alone goes alone, at once.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clinch_core::{Error, ErrorKind, Result, keeper};
@@ -15,12 +15,14 @@ use crate::error::strange;
 use crate::keys::Keys;
 use crate::record::{Reply, millis};
 use crate::scripts::Call;
-use crate::servers::Servers;
+use crate::servers::{Lane, Servers};
 
 /// Which of the settings is the id of the server's run.
 const RUN: usize = 4;
 /// The most steps in one call: they keep the server for well under a millisecond.
 const MOST: usize = 64;
+/// Requests under way to one server: while it works on one, the next is on its way.
+const REQUESTS: usize = 2;
 
 /// One step on its way.
 struct Step {
@@ -28,15 +30,20 @@ struct Step {
     packed: Vec<u8>,
     /// Whether replicas must have it before it counts.
     wait: bool,
-    answer: oneshot::Sender<Result<Reply>>,
+    answer: Answer,
 }
 
+type Answer = oneshot::Sender<Result<Reply>>;
+
+/// The steps for one server.
 #[derive(Default)]
 struct Queue {
     steps: VecDeque<Step>,
-    /// Calls under way.
-    calls: usize,
+    /// Requests under way.
+    requests: usize,
 }
+
+type Queues = HashMap<Lane, Queue>;
 
 /// Gathers steps into calls.
 pub(crate) struct Group {
@@ -47,7 +54,7 @@ pub(crate) struct Group {
     strict: bool,
     /// How many replicas must have a grant or a renewal.
     wait: u32,
-    queue: Mutex<Queue>,
+    queues: Mutex<Queues>,
 }
 
 impl std::fmt::Debug for Group {
@@ -63,12 +70,12 @@ impl Group {
             servers,
             strict: config.strict.is_some(),
             wait: config.wait,
-            queue: Mutex::default(),
+            queues: Mutex::default(),
         })
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a step on its way at once; its answer can be awaited on any executor. A dropped answer
@@ -80,6 +87,7 @@ impl Group {
         wait: bool,
     ) -> oneshot::Receiver<Result<Reply>> {
         let (answer, receiver) = oneshot::channel();
+        let lane = self.servers.lane(&key);
         let step = Step {
             key,
             packed,
@@ -87,15 +95,16 @@ impl Group {
             answer,
         };
         let start = {
-            let mut queue = self.queue();
+            let mut queues = self.queues();
+            let queue = queues.entry(lane.clone()).or_default();
             queue.steps.push_back(step);
-            let start = queue.calls < self.servers.calls_at_once();
-            queue.calls += usize::from(start);
+            let start = queue.requests < REQUESTS;
+            queue.requests += usize::from(start);
             start
         };
-        if start && let Err(error) = keeper::spawn(self.clone().pump()) {
-            let steps = std::mem::take(&mut *self.queue()).steps;
-            for step in steps {
+        if start && let Err(error) = keeper::spawn(self.clone().pump(lane.clone())) {
+            let queue = self.queues().remove(&lane).unwrap_or_default();
+            for step in queue.steps {
                 let _ = step.answer.send(Err(error.clone()));
             }
         }
@@ -112,41 +121,50 @@ impl Group {
         answered(self.send(key, packed, wait)).await
     }
 
-    async fn pump(self: Arc<Self>) {
+    async fn pump(self: Arc<Self>, lane: Lane) {
         loop {
-            let steps = {
-                let mut queue = self.queue();
-                let steps = self.take(&mut queue.steps);
-                if steps.is_empty() {
-                    queue.calls -= 1;
+            let steps: Vec<_> = {
+                let mut queues = self.queues();
+                let Some(queue) = queues.get_mut(&lane) else {
+                    return;
+                };
+                if queue.steps.is_empty() {
+                    queue.requests -= 1;
+                    if queue.requests == 0 {
+                        queues.remove(&lane);
+                    }
                     return;
                 }
-                steps
+                let most = queue.steps.len().min(MOST);
+                queue.steps.drain(..most).collect()
             };
-            self.call(steps).await;
+            self.request(&lane, steps).await;
         }
     }
 
-    /// The steps of the next call: the first one, and those that may share its call.
-    fn take(&self, steps: &mut VecDeque<Step>) -> Vec<Step> {
-        let mut taken: Vec<Step> = Vec::new();
-        let mut at = 0;
-        while taken.len() < MOST
-            && let Some(step) = steps.get(at)
-        {
-            let joins = match taken.first() {
-                Some(first) => self.servers.share_calls(&first.key, &step.key),
-                None => true,
+    /// Sends steps in one request, in as many calls as it takes.
+    async fn request(&self, lane: &Lane, steps: Vec<Step>) {
+        let mut groups: Vec<Vec<Step>> = Vec::new();
+        for step in steps {
+            let shares = |group: &&mut Vec<Step>| {
+                let first = group.first();
+                first.is_some_and(|first| self.servers.share_calls(&first.key, &step.key))
             };
-            match joins.then(|| steps.remove(at)).flatten() {
-                Some(step) => taken.push(step),
-                None => at += 1,
+            match groups.iter_mut().find(shares) {
+                Some(group) => group.push(step),
+                None => groups.push(vec![step]),
             }
         }
-        taken
+        let (calls, answers): (Vec<_>, Vec<_>) =
+            groups.into_iter().map(|group| self.call(group)).unzip();
+        let outcomes = self.servers.calls(lane, calls).await;
+        for (answers, outcome) in answers.into_iter().zip(outcomes) {
+            self.answer(answers, outcome);
+        }
     }
 
-    async fn call(&self, steps: Vec<Step>) {
+    /// The call of these steps, and who is to have the answers.
+    fn call(&self, steps: Vec<Step>) -> (Call, Vec<Answer>) {
         let mut keys = Vec::with_capacity(steps.len());
         let mut args = Vec::with_capacity(steps.len() + self.settings.len());
         let mut answers = Vec::with_capacity(steps.len());
@@ -168,29 +186,28 @@ impl Group {
             run_at,
             wait,
         };
-        match self.servers.call(call).await {
+        (call, answers)
+    }
+
+    /// Callers may have gone.
+    fn answer(&self, answers: Vec<Answer>, outcome: Result<Value>) {
+        let to = self.servers.scheme();
+        let error = match outcome {
             Ok(Value::Array(replies)) if replies.len() == answers.len() => {
                 for (answer, reply) in answers.into_iter().zip(replies) {
                     let reply = match &reply {
                         Value::BulkString(bytes) => Reply::decode(bytes),
                         _ => None,
                     };
-                    let to = self.servers.scheme();
-                    // The caller may have gone.
                     let _ = answer.send(reply.ok_or_else(|| strange(to)));
                 }
+                return;
             }
-            Ok(_) => {
-                let error = strange(self.servers.scheme());
-                for answer in answers {
-                    let _ = answer.send(Err(error.clone()));
-                }
-            }
-            Err(error) => {
-                for answer in answers {
-                    let _ = answer.send(Err(error.clone()));
-                }
-            }
+            Ok(_) => strange(to),
+            Err(error) => error,
+        };
+        for answer in answers {
+            let _ = answer.send(Err(error.clone()));
         }
     }
 }

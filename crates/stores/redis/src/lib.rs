@@ -5,6 +5,7 @@
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
 //! itself in `scripts/steps.lua`, `record` (what travels), then `wakes` and `events`.
 
+mod batch;
 mod cluster;
 mod config;
 mod describe;

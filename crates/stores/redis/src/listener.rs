@@ -121,7 +121,10 @@ impl Listener {
         let live = self.session.live().await.map_err(Trouble::Ours)?;
         let mut cmd = redis::cmd("SSUBSCRIBE");
         cmd.arg(channel);
-        let reply = self.session.run(&live, cmd, 0, asking).await?;
+        let reply = match asking {
+            true => self.session.ask(&live, cmd).await?,
+            false => self.session.query(&live, &cmd).await?,
+        };
         match &reply {
             Value::Push { kind, data }
                 if *kind == PushKind::SSubscribe && is_about(data, channel) =>
@@ -148,7 +151,7 @@ impl Listener {
         let mut cmd = redis::cmd("SUNSUBSCRIBE");
         cmd.arg(channel);
         // Without a connection there is no subscription either.
-        let _ = self.session.run(&live, cmd, 0, false).await;
+        let _ = self.session.query(&live, &cmd).await;
     }
 
     pub(crate) fn reset(&self) {

@@ -7,9 +7,12 @@ use clinch_core::{ErrorKind, Result};
 use redis::Value;
 
 use crate::cluster::Cluster;
-use crate::config::Config;
+use crate::config::{Address, Config};
 use crate::scripts::{Call, ONE_KEY_STEPS, ONE_KEY_VIEW, STEPS, Script, VIEW};
 use crate::session::Session;
+
+/// Which of several servers, where there are several.
+pub(crate) type Lane = Option<Address>;
 
 /// The servers of a store.
 #[derive(Debug, Clone)]
@@ -26,6 +29,28 @@ impl Servers {
         match self {
             Self::One(session, _) => Ok(session.call(&call, false).await?),
             Self::Cluster(cluster) => cluster.call(&call).await,
+        }
+    }
+
+    /// Runs several calls whose keys are in one [lane](Self::lane), each with an outcome of its own.
+    pub(crate) async fn calls(&self, lane: &Lane, mut calls: Vec<Call>) -> Vec<Result<Value>> {
+        match (self, lane, calls.len()) {
+            (Self::Cluster(cluster), Some(at), 2..) => cluster.calls(at, calls).await,
+            _ => {
+                let mut outcomes = Vec::with_capacity(calls.len());
+                for call in calls.drain(..) {
+                    outcomes.push(self.call(call).await);
+                }
+                outcomes
+            }
+        }
+    }
+
+    /// Where steps for this key queue: those of one server do not wait for another one.
+    pub(crate) fn lane(&self, key: &str) -> Lane {
+        match self {
+            Self::One(..) => None,
+            Self::Cluster(cluster) => cluster.master_of(key),
         }
     }
 
@@ -90,14 +115,6 @@ impl Servers {
         match self {
             Self::One(..) => true,
             Self::Cluster(_) => one == other,
-        }
-    }
-
-    /// How many calls may be under way at once.
-    pub(crate) fn calls_at_once(&self) -> usize {
-        match self {
-            Self::One(..) => 2,
-            Self::Cluster(_) => 64,
         }
     }
 

@@ -237,14 +237,7 @@ impl Session {
         }
     }
 
-    /// Sends one command, with what must go before and after it; the keeper must poll this.
-    pub(crate) async fn run(
-        &self,
-        live: &Live,
-        cmd: Cmd,
-        wait: u32,
-        asking: bool,
-    ) -> Result<Value, Trouble> {
+    async fn run(&self, live: &Live, cmd: Cmd, wait: u32, asking: bool) -> Result<Value, Trouble> {
         if wait == 0 && !asking {
             return self.query(live, &cmd).await;
         }
@@ -257,11 +250,7 @@ impl Session {
         pipeline.add_command(cmd);
         if wait > 0 {
             count += 1;
-            let limit = self.config.timeout.as_millis() / 2;
-            pipeline
-                .cmd("WAIT")
-                .arg(wait)
-                .arg(u64::try_from(limit).unwrap_or(u64::MAX));
+            pipeline.add_command(wait_for(wait, self.config.timeout));
         }
         let mut connection = live.connection.clone();
         self.commands.fetch_add(count, Ordering::Relaxed);
@@ -283,6 +272,22 @@ impl Session {
         }
     }
 
+    /// Sends one command to a server that a slot is on its way to.
+    pub(crate) async fn ask(&self, live: &Live, cmd: Cmd) -> Result<Value, Trouble> {
+        self.run(live, cmd, 0, true).await
+    }
+
+    /// How long a reply is waited for.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.config.timeout
+    }
+
+    /// Counts commands that are sent.
+    pub(crate) fn count(&self, commands: usize) {
+        let commands = u64::try_from(commands).unwrap_or(u64::MAX);
+        self.commands.fetch_add(commands, Ordering::Relaxed);
+    }
+
     /// Sends one command; the keeper must poll this.
     pub(crate) async fn query(&self, live: &Live, cmd: &Cmd) -> Result<Value, Trouble> {
         self.commands.fetch_add(1, Ordering::Relaxed);
@@ -296,7 +301,7 @@ impl Session {
 
     /// Waits for a reply, but not for ever: a connection that stalls is given up, so that the next
     /// request does not wait behind this one.
-    async fn within<T>(
+    pub(crate) async fn within<T>(
         &self,
         live: &Live,
         reply: impl Future<Output = redis::RedisResult<T>>,
@@ -313,7 +318,7 @@ impl Session {
         }
     }
 
-    fn trouble(&self, live: &Live, error: RedisError) -> Trouble {
+    pub(crate) fn trouble(&self, live: &Live, error: RedisError) -> Trouble {
         if is_broken(&error) {
             self.give_up(live.number);
         }
@@ -363,7 +368,15 @@ impl From<Trouble> for Error {
     }
 }
 
-fn unreplicated(acks: i64, wait: u32, to: &str) -> Error {
+/// The command that waits for replicas.
+pub(crate) fn wait_for(replicas: u32, timeout: Duration) -> Cmd {
+    let limit = u64::try_from(timeout.as_millis() / 2).unwrap_or(u64::MAX);
+    let mut command = redis::cmd("WAIT");
+    command.arg(replicas).arg(limit);
+    command
+}
+
+pub(crate) fn unreplicated(acks: i64, wait: u32, to: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
         format!("{to}: {acks} of {wait} replicas have it, and a failover could lose it"),

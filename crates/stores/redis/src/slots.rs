@@ -159,12 +159,24 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // Asked of CLUSTER KEYSLOT; tests/cluster.rs asks a real server for more.
-        assert_eq!(slot_of(b"123456789"), 0x31C3);
-        assert_eq!(slot_of(b"clinch:{app:a}"), 16_169);
-        assert_eq!(slot_of(b"clinch:{app:a}:q"), 16_169);
-        assert_eq!(slot_of(b"app:a"), 16_169);
-        assert_ne!(slot_of(b"{}foo"), slot_of(b"foo"));
+        let cluster = clinch_testkit::servers::Cluster::start().unwrap();
+        let redis = cluster.node(0).unwrap();
+        for key in [
+            "123456789",
+            "clinch:{app:a}",
+            "clinch:{app:a}:q",
+            "clinch:{app:a}}:q",
+            "app:a",
+            "{}foo",
+            "foo{}{bar}",
+            "foo{bar",
+            "foo{{bar}}",
+            "",
+            "ä{ö}ü",
+        ] {
+            let slot = redis.cli(&["CLUSTER", "KEYSLOT", key]).unwrap();
+            assert_eq!(slot_of(key.as_bytes()).to_string(), slot, "{key}");
+        }
     }
 
     #[test]

@@ -105,9 +105,10 @@ impl Subject for Shared {
         clinch_redis::open(&url.parse()?, context).await
     }
 
-    /// A restart of the one cluster would fail the other cases.
+    /// A restart of the one cluster would fail the other cases. Names of different slots cannot
+    /// share a call, so renewals share requests there, not commands, which is what is counted.
     fn wants(&self, case: &Case) -> bool {
-        !restarts(case)
+        !restarts(case) && case.name != "many_holds_renew_together"
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use clinch_core::store::Floor;
-use clinch_core::{ClientId, Error, ErrorKind, Result, keeper};
+use clinch_core::{Error, ErrorKind, Result, keeper};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 
 use crate::error::sending;
@@ -31,11 +31,12 @@ pub(crate) struct ScriptFloor {
 }
 
 impl ScriptFloor {
-    pub(crate) fn new(session: Arc<Session>, me: ClientId) -> Self {
+    /// With keys of the form `clinch:floor:TAG:n`, which must be at this server.
+    pub(crate) fn new(session: Arc<Session>, tag: &str) -> Self {
         Self {
             session,
             connection: None,
-            prefix: format!("clinch:floor:{me}:"),
+            prefix: format!("clinch:floor:{tag}:"),
         }
     }
 

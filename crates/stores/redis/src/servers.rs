@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use clinch_core::store::Claim;
-use clinch_core::{ErrorKind, Result};
+use clinch_core::{ClientId, ErrorKind, Result};
 use redis::Value;
 
 use crate::cluster::Cluster;
@@ -149,6 +149,18 @@ impl Servers {
         match self {
             Self::One(..) => Ok(String::new()),
             Self::Cluster(cluster) => cluster.layout().await,
+        }
+    }
+
+    /// One server, and a part of keys that makes them be there.
+    pub(crate) fn some(&self, me: ClientId) -> Option<(Arc<Session>, String)> {
+        match self {
+            Self::One(session, _) => Some((session.clone(), me.to_string())),
+            Self::Cluster(cluster) => {
+                let tag = format!("{{{me}}}");
+                let session = cluster.node(&cluster.master_of(&tag)?).commands.clone();
+                Some((session, tag))
+            }
         }
     }
 

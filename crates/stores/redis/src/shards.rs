@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use clinch_core::store::{Wake, WakeBook};
-use clinch_core::{ClientId, RequestId, Result, keeper};
+use clinch_core::{ClientId, Error, ErrorKind, RequestId, Result, keeper};
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
@@ -22,6 +22,8 @@ const LINGER: Duration = Duration::from_secs(20);
 /// The same where there are many of them.
 const LINGER_AMONG_MANY: Duration = Duration::from_millis(500);
 const MANY: usize = 1000;
+/// With so many waiters of one name it is looked at who of them has gone.
+const TOO_MANY_WAITING: usize = 32;
 /// The pauses between two tries.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 /// A channel that is sent on more often than this is tried again later.
@@ -121,10 +123,13 @@ impl Shards {
     }
 
     /// Notes a claim that waits; whether its channel is to be opened.
-    fn add(&self, channel: &str, request: RequestId) -> Option<Arc<Notify>> {
+    fn add(&self, channel: &str, request: RequestId, book: &WakeBook) -> Option<Arc<Notify>> {
         let mut channels = self.channels();
         if let Some(channel) = channels.open.get_mut(channel) {
             channel.used = true;
+            if channel.waiting.len() >= TOO_MANY_WAITING {
+                channel.waiting.retain(|request| book.awaits(*request));
+            }
             if !channel.waiting.contains(&request) {
                 channel.waiting.push(request);
             }
@@ -210,7 +215,7 @@ impl Cluster {
     /// Has this client told of grants to a claim that waits for the name with this key.
     pub(crate) fn listen(self: &Arc<Self>, key: &str, request: RequestId) {
         let channel = self.shards.channel(key);
-        if let Some(changed) = self.shards.add(&channel, request) {
+        if let Some(changed) = self.shards.add(&channel, request, &self.ears.book) {
             let tending = tend(
                 Arc::downgrade(self),
                 channel,
@@ -253,8 +258,8 @@ impl Cluster {
                 }
             }
         }
-        Err(clinch_core::Error::new(
-            clinch_core::ErrorKind::Unreachable,
+        Err(Error::new(
+            ErrorKind::Unreachable,
             format!("slot {slot} is sent from server to server"),
         ))
     }

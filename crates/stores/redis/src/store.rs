@@ -284,11 +284,8 @@ impl Store for RedisStore {
     }
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let Some(session) = self.servers.all().into_iter().next() else {
-            return Ok(None);
-        };
-        let floor = ScriptFloor::new(session, self.me);
-        Ok(Some(Box::new(floor)))
+        let some = self.servers.some(self.me);
+        Ok(some.map(|(server, tag)| Box::new(ScriptFloor::new(server, &tag)) as Box<dyn Floor>))
     }
 
     async fn close(&self) -> Result<()> {

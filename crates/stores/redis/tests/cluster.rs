@@ -1,5 +1,9 @@
 //! Locks on a cluster: slots that move, masters that die, wakes that are lost.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the test is the user, and its bounds are not leases"
+)]
 
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -202,7 +206,7 @@ async fn a_lock_is_one_key() {
     let a = Client::open(&cluster.url(), ns).await;
     let b = Client::open(&cluster.url(), ns).await;
     let semaphore = a.semaphore("s", 3).permits(1).lease(LONG);
-    let _holders = [
+    let holders = [
         semaphore.acquire().await.unwrap(),
         semaphore.acquire().await.unwrap(),
         semaphore.acquire().await.unwrap(),
@@ -212,8 +216,9 @@ async fn a_lock_is_one_key() {
     a.until("s", 3, 1).await;
     // A slot moves key by key: what is one key cannot be torn apart.
     assert_eq!(keys(cluster, ns).concat(), [key(ns, "s")]);
-    drop(_holders);
-    soon("the waiter", waiter).await.unwrap().unwrap();
+    drop(holders);
+    let entered = soon("the waiter", waiter).await.unwrap().unwrap();
+    entered.release().await.unwrap();
     expect_nothing_left(cluster, ns, &[&a, &b]).await;
 }
 
@@ -439,6 +444,15 @@ async fn any_server_of_the_cluster_will_do() {
         guard.release().await.unwrap();
     }
     expect_nothing_left(cluster, ns, &[&a]).await;
+}
+
+#[tokio::test]
+async fn raw_operations_find_their_server() {
+    let a = Client::open(&shared().url(), "floor").await;
+    let mut floor = a.store().floor().await.unwrap().unwrap();
+    for n in 0..20 {
+        floor.pair(n).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -52,6 +52,8 @@ struct Channel {
     used: bool,
     /// Where it is, and the number of this subscription.
     at: Option<(Address, u64)>,
+    /// Where it is being set up. Bad news from there may come before the task has heard the good.
+    coming: Option<Address>,
     /// Where the name was seen, if that is not where its slot is: it is on its way.
     seen: Option<Address>,
     /// It has to be set up anew, or is not needed any more.
@@ -140,6 +142,7 @@ impl Shards {
             waiting: vec![request],
             used: true,
             at: None,
+            coming: None,
             seen: None,
             changed: changed.clone(),
         };
@@ -155,15 +158,22 @@ impl Shards {
         Some((at, open.seen.clone()))
     }
 
-    /// It is subscribed there: whoever waits should look.
-    fn opened(&self, channel: &str, at: Address, book: &WakeBook) {
+    /// It is about to be subscribed there.
+    fn opening(&self, channel: &str, at: &Address) {
+        if let Some(channel) = self.channels().open.get_mut(channel) {
+            channel.coming = Some(at.clone());
+        }
+    }
+
+    /// It has been subscribed there: whoever waits should look.
+    fn opened(&self, channel: &str, book: &WakeBook) {
         let mut channels = self.channels();
         channels.made += 1;
         let number = channels.made;
         let Some(channel) = channels.open.get_mut(channel) else {
             return;
         };
-        channel.at = Some((at, number));
+        channel.at = channel.coming.take().map(|at| (at, number));
         channel.waiting.retain(|request| book.awaits(*request));
         for request in &channel.waiting {
             book.deliver(*request, Wake::Hint);
@@ -203,9 +213,10 @@ impl Shards {
 impl Channel {
     /// It is not there any more.
     fn forget(&mut self, there: &Address) {
-        if self.at.as_ref().is_some_and(|(at, _)| at == there) {
-            self.at = None;
-            self.seen = None;
+        let was = self.at.take_if(|(at, _)| at == there).is_some();
+        let would_be = self.coming.take_if(|at| at == there).is_some();
+        if was || would_be {
+            self.seen.take_if(|at| at == there);
             self.changed.notify_one();
         }
     }
@@ -238,12 +249,13 @@ impl Cluster {
             None => (self.find(slot).await?, false),
         };
         for _ in 0..REDIRECTIONS {
+            self.shards.opening(channel, &to);
             let trouble = match self.node(&to).listener.subscribe(channel, asking).await {
                 Ok(()) => {
+                    self.shards.opened(channel, &self.ears.book);
                     if let Some(was) = was.filter(|was| *was != to) {
                         self.node(&was).listener.unsubscribe(channel).await;
                     }
-                    self.shards.opened(channel, to, &self.ears.book);
                     return Ok(());
                 }
                 Err(trouble) => trouble,

@@ -1,5 +1,9 @@
 //! Locks on a cluster: slots that move, masters that die, wakes that are lost.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![allow(
     clippy::disallowed_methods,
     reason = "the test is the user, and its bounds are not leases"

@@ -389,6 +389,8 @@ async fn the_loss_of_a_master_loses_no_lock() {
     let b = Client::open(&cluster.url(), ns).await;
     let watcher = Client::open(&cluster.url(), ns).await;
     let mut events = watcher.events("late").await.unwrap();
+    // Content with the master alone.
+    let hasty = Client::open(&format!("{}?wait=0", cluster.url()), ns).await;
     let names: Vec<_> = (0..30).map(|n| format!("n/{n}")).collect();
     let mut held = Vec::new();
     for name in &names {
@@ -400,7 +402,21 @@ async fn the_loss_of_a_master_loses_no_lock() {
     let lost = cluster.node_of(&key(ns, "n/0")).unwrap();
     cluster.kill(lost).unwrap();
     cluster.wait_ok().unwrap();
-    assert_ne!(cluster.node_of(&key(ns, "n/0")).unwrap(), lost);
+    let master = cluster.node_of(&key(ns, "n/0")).unwrap();
+    assert_ne!(master, lost);
+    // The new master is found while nobody tells of it: the old one is dead.
+    let there = async |prefix: &str| {
+        let mut names = (0..).map(|n| format!("{prefix}/{n}"));
+        let is_there = |name: &String| cluster.node_of(&key(ns, name)).unwrap() == master;
+        names.find(is_there).unwrap()
+    };
+    let soon_name = there("soon").await;
+    let guard = soon("a lock at the new master", hasty.wait_for(&soon_name));
+    let guard = guard.await.unwrap();
+    let next = watcher.wait_for(&soon_name);
+    hasty.until(&soon_name, 1, 1).await;
+    until_heard(&cluster, ns, &soon_name).await;
+    guard.release().await.unwrap();
     // A grant needs a replica, and the new master has none until the old one is back.
     cluster.start_again(lost).unwrap();
     cluster.wait_synced().unwrap();
@@ -413,14 +429,14 @@ async fn the_loss_of_a_master_loses_no_lock() {
         assert!(next.token() > before);
         next.release().await.unwrap();
     }
-    // A name for which the new master is asked, and watched.
-    let slot = cluster.slot_of(&key(ns, "n/0"));
-    let master = cluster.node_of_slot(slot).unwrap();
-    let late = (0..).map(|n| format!("late/{n}"));
-    let late = late
-        .into_iter()
-        .find(|name| cluster.node_of(&key(ns, name)).unwrap() == master)
+    soon("the waiter at the new master", next)
+        .await
+        .unwrap()
+        .release()
+        .await
         .unwrap();
+    // The new master is watched.
+    let late = there("late").await;
     eventually("the new master is watched", async || {
         let node = cluster.node(master).unwrap();
         let channels = node.cli(&["PUBSUB", "CHANNELS", "clinch:loss:*"]);
@@ -434,7 +450,7 @@ async fn the_loss_of_a_master_loses_no_lock() {
         (EventKind::Granted, &*late)
     );
     guard.release().await.unwrap();
-    expect_nothing_left(&cluster, ns, &[&a, &b, &watcher]).await;
+    expect_nothing_left(&cluster, ns, &[&a, &b, &watcher, &hasty]).await;
 }
 
 #[tokio::test]

@@ -30,8 +30,8 @@ local SIMPLE = '<c1I8I8c1I2c0I2c0'
 local STATE = SIMPLE .. 'I4I8I8I4I4I8I8'
 -- phase, request, number, since, until, lease, lock-delay, units, length of the details
 local RECORD = '<c1c16I8I8I8I4I4I4I2'
--- An ended claim (request, ending) in bytes, and how many are kept.
-local ENDED, REMEMBERED = 17, 8
+-- An ended claim (request, the lower half of its number, ending) in bytes, and how many are kept.
+local ENDED, REMEMBERED = 21, 8
 
 local K, S
 
@@ -103,15 +103,15 @@ local function keep_until(till, fresh, one, other)
   end
 end
 
-local function remember(request, ending)
-  S.ended = sub(S.ended .. request .. ending, -ENDED * REMEMBERED)
+local function remember(request, seq, ending)
+  S.ended = sub(S.ended .. request .. pack('<I4', seq % 4294967296) .. ending, -ENDED * REMEMBERED)
 end
 
--- How a claim has ended, if it has.
+-- How a claim has ended, and the lower half of its number, if it has.
 local function fate(request)
   local at = find(S.ended, request, 1, true)
   if at and at % ENDED == 1 then
-    return sub(S.ended, at + 16, at + 16)
+    return sub(S.ended, at + 20, at + 20), unpack('<I4', S.ended, at + 16)
   end
 end
 
@@ -166,7 +166,7 @@ local function finish(record, ending, when)
   if phase == 'D' then
     return drop_holder(request, units)
   end
-  remember(request, ending)
+  remember(request, seq, ending)
   if phase == 'W' then
     event(ending == 'r' and 'w' or ending, record)
     call('ZREM', K .. ':q', request)
@@ -429,9 +429,9 @@ local function release(step)
     finish(held, 'r', now)
   else
     -- Our own release, whose reply was lost, is one more time a release.
-    local ending = fate(request) or 'f'
-    if ending ~= 'r' then
-      reply = 'X' .. ending
+    local ending, number = fate(request)
+    if ending ~= 'r' or number ~= seq % 4294967296 then
+      reply = 'X' .. (ending or 'f')
     end
   end
   settle()
@@ -450,7 +450,7 @@ local function withdraw(step)
     finish(record, 'r', now)
   elseif not fate(request) then
     -- It has not arrived yet: it is to find itself refused when it does.
-    remember(request, 'r')
+    remember(request, 0, 'r')
     S.dirty = true
   end
   settle()

@@ -72,7 +72,7 @@ local function cut(key, state, step)
     return
   end
   if op == 'r' then
-    ended = sub(ended .. request .. 'r', -136)
+    ended = sub(ended .. request .. pack('<I4', seq % 4294967296) .. 'r', -168)
     powner = unpack('<I2c0', state, rest)
     call('SET', key, pack(SIMPLE, 'm', last, seq, 'r', #powner, powner, #ended, ended), 'PX', REMEMBER)
     return 'H'

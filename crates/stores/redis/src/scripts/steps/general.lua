@@ -1,6 +1,6 @@
--- The steps of locks: claim, renew, raise, release, withdraw, evict, check.
+-- The steps of locks: claim, renew, raise, release, back, withdraw, evict, check.
 --
--- KEYS[i]            the state of the name of step i; its other keys have this one as prefix
+-- KEYS[i]            the state of the name of step i: all there is of a lock
 -- ARGV[i]            step i, packed
 -- ARGV[#KEYS + 1]    prefix of the channels on which clients are told of grants
 -- ARGV[#KEYS + 2]    channel of events
@@ -8,13 +8,24 @@
 -- ARGV[#KEYS + 4]    for how many ms an idle name is remembered
 -- ARGV[#KEYS + 5]    strict mode: id of this run of the server, or empty
 -- ARGV[#KEYS + 6]    strict mode: the key that tells whether the data are those of this run
--- ARGV[#KEYS + 7]    strict mode: for how many ms nothing is granted after a loss
+-- ARGV[#KEYS + 7]    strict mode: the longest lease + lock-delay in ms; after a loss nothing is
+--                    granted for so long
 --
--- The reply is one packed string for each step. docs/stores/redis.md explains the keys.
+-- The reply is one packed string for each step. docs/stores/redis.md explains the state.
 --
 -- The text is two files in a row. This one has the general case, as functions that are made only when
 -- they are needed, because making them costs more than a step. The other one has the loop over the
--- steps, and the short cut for a mutex that nobody else wants.
+-- steps, and short cuts for a mutex.
+--
+-- A lock is one key, because a slot of a cluster moves key by key, and because a lock of several keys
+-- can lose some of them. The key is a string, because reading and writing a short string is the
+-- cheapest thing that Redis does. It has two forms, after one letter:
+--
+--   m    a mutex that nobody waits for: last number, predecessor (number, ending, owner), ended claims
+--        (request, lower half of the number, ending); then the record of the holder, if there is one
+--   g    anything else: the same, and limit, units taken, holders, waiters, bytes of the holders' records,
+--        the first and the last end of a lease, when this was written; then the records of the holders
+--        and those of the waiters in their order, each after its length
 
 -- The general case: any number of holders and waiters, leases that ran out, delays.
 local function general(now, micros, opens, WAKE, EVENTS, TELL, REMEMBER)
@@ -22,15 +33,12 @@ local function general(now, micros, opens, WAKE, EVENTS, TELL, REMEMBER)
 local unpack, pack, sub, find = struct.unpack, struct.pack, string.sub, string.find
 local call = redis.call
 
--- The state of a name has two forms, after one letter. "m" is a mutex without waiters: last number,
--- predecessor (number, ending, owner), ended claims; then the record of the holder, if there is one.
--- "g" is everything else: the same, and limit, last ticket, units taken, holders, waiters, the latest
--- end of a lease, and how long the side keys live. Lengths stand before texts.
 local SIMPLE = '<c1I8I8c1I2c0I2c0'
-local STATE = SIMPLE .. 'I4I8I8I4I4I8I8'
--- phase, request, number, since, until, lease, lock-delay, units, length of the details
+local CROWD = 'I4I8I4I4I4I8I8I8'
+-- phase, request, number, since, until, lease, lock-delay, units, length of the details; then the
+-- details, of which the first is the owner, and a published value
 local RECORD = '<c1c16I8I8I8I4I4I4I2'
--- An ended claim (request, the lower half of its number, ending) in bytes, and how many are kept.
+-- An ended claim in bytes, and how many are kept.
 local ENDED, REMEMBERED = 21, 8
 
 local K, S
@@ -47,59 +55,49 @@ end
 
 local function load(key, state)
   K = key
-  S = { limit = 0, ticket = 0, taken = 0, holders = 0, waiters = 0, keep = 0, side = 0, sole = '' }
+  S = { limit = 0, taken = 0, held = 0, waiting = 0, first = 0, keep = 0, holders = '', waiters = '' }
   if not state then
     S.last, S.pseq, S.pending, S.powner, S.ended = 0, 0, '-', '', ''
     return
   end
-  local form, at
+  local form, at, bytes, seen
   form, S.last, S.pseq, S.pending, S.powner, S.ended, at = unpack(SIMPLE, state)
   if form == 'g' then
-    S.limit, S.ticket, S.taken, S.holders, S.waiters, S.keep, S.side, at =
-      unpack('<I4I8I8I4I4I8I8', state, at)
+    S.limit, S.taken, S.held, S.waiting, bytes, S.first, S.keep, seen, at = unpack('<' .. CROWD, state, at)
+    S.holders, S.waiters = sub(state, at, at + bytes - 1), sub(state, at + bytes)
+    S.set_back = now < seen
   elseif form ~= 'm' then
     error('this lock was written by another version of clinch', 0)
   elseif at <= #state then
-    S.limit, S.taken, S.holders, S.keep = 1, 1, 1, unpack('<I8', state, at + 33)
+    local record = sub(state, at)
+    local till, lease, delay = unpack('<I8I4I4', record, 34)
+    S.limit, S.taken, S.held, S.first, S.keep = 1, 1, 1, till, till
+    S.holders = pack('<I4', #record) .. record
+    S.set_back = till > now + 1 + lease and till > now + 1 + delay
   end
-  S.sole = sub(state, at)
 end
 
 local function save()
   if not S.dirty then
     return
   end
+  local simple = pack(SIMPLE, 'm', S.last, S.pseq, S.pending, #S.powner, S.powner, #S.ended, S.ended)
   local ttl = REMEMBER
-  if S.holders > 0 or S.waiters > 0 then
-    if S.keep > now then
-      ttl = ttl + S.keep - now
-    end
-    if S.limit > 1 or S.waiters > 0 then
-      call('SET', K,
-        pack(STATE, 'g', S.last, S.pseq, S.pending, #S.powner, S.powner, #S.ended, S.ended,
-          S.limit, S.ticket, S.taken, S.holders, S.waiters, S.keep, S.side) .. S.sole,
-        'PX', ttl)
-      return
-    end
+  if S.held == 0 and S.waiting == 0 then
+    call('SET', K, simple, 'PX', ttl)
+    return
   end
-  call('SET', K,
-    pack(SIMPLE, 'm', S.last, S.pseq, S.pending, #S.powner, S.powner, #S.ended, S.ended) .. S.sole,
-    'PX', ttl)
-end
-
--- Side keys live as long as the state does; their ends are moved in large steps.
-local function keep_until(till, fresh, one, other)
-  if till > S.keep then
-    S.keep = till
+  if S.keep > now then
+    ttl = ttl + S.keep - now
   end
-  if S.keep + REMEMBER > S.side then
-    S.side = S.keep + 2 * REMEMBER
-    for _, key in ipairs({ ':q', ':w', ':h', ':x' }) do
-      call('PEXPIRE', K .. key, S.side - now)
-    end
-  elseif fresh then
-    call('PEXPIRE', K .. one, S.side - now)
-    call('PEXPIRE', K .. other, S.side - now)
+  if S.limit == 1 and S.waiting == 0 then
+    call('SET', K, simple .. sub(S.holders, 5), 'PX', ttl)
+  else
+    call('SET', K,
+      'g' .. sub(simple, 2)
+        .. pack('<' .. CROWD, S.limit, S.taken, S.held, S.waiting, #S.holders, S.first, S.keep, now)
+        .. S.holders .. S.waiters,
+      'PX', ttl)
   end
 end
 
@@ -115,121 +113,125 @@ local function fate(request)
   end
 end
 
--- The channel of the client that a request is of.
-local function channel(prefix, request)
-  return prefix .. string.format('%08x%08x', unpack('>I4I4', request))
-end
-
--- A mutex has its holder in the state; shared names have theirs in a hash, ordered by a set.
-local function holder(request)
-  if S.limit == 1 then
-    return S.holders > 0 and sub(S.sole, 2, 17) == request and S.sole
+-- Where the record of a request is among these, and the record.
+local function seek(records, request)
+  local at = find(records, request, 1, true)
+  if at then
+    return at - 5, sub(records, at - 1, at - 2 + unpack('<I4', records, at - 5))
   end
-  return S.holders > 0 and call('HGET', K .. ':h', request)
 end
 
-local function put_holder(request, record, till)
+-- Calls back with each of these records, and puts together what it gives back.
+local function each(records, change)
+  local kept, at = {}, 1
+  while at <= #records do
+    local length = unpack('<I4', records, at)
+    local record = change(sub(records, at + 4, at + 3 + length))
+    if record then
+      kept[#kept + 1] = pack('<I4', #record)
+      kept[#kept + 1] = record
+    end
+    at = at + 4 + length
+  end
+  return table.concat(kept)
+end
+
+-- The first end of a lease among the holders.
+local function look_for_first()
+  S.first = 0
+  each(S.holders, function(record)
+    local till = unpack('<I8', record, 34)
+    if S.first == 0 or till < S.first then
+      S.first = till
+    end
+  end)
+end
+
+-- Puts a record in the place of another one, or nothing.
+local function put(which, at, before, record)
+  local records = S[which]
   S.dirty = true
-  if S.limit == 1 then
-    S.sole = record
+  S[which] = sub(records, 1, at - 1) .. (record and pack('<I4', #record) .. record or '')
+    .. sub(records, at + 4 + #before)
+  if record then
+    local till = unpack('<I8', record, 34)
     if till > S.keep then
       S.keep = till
     end
-  else
-    call('HSET', K .. ':h', request, record)
-    call('ZADD', K .. ':x', till, request)
-    keep_until(till, S.holders == 1, ':h', ':x')
+  end
+  if which == 'holders' then
+    look_for_first()
   end
 end
 
-local function drop_holder(request, units)
-  S.dirty = true
-  S.holders, S.taken = S.holders - 1, S.taken - units
-  if S.limit == 1 then
-    S.sole = ''
-  else
-    call('HDEL', K .. ':h', request)
-    call('ZREM', K .. ':x', request)
-  end
-end
-
-local function put_waiter(request, record, till)
-  S.dirty = true
-  call('HSET', K .. ':w', request, record)
-  keep_until(till, S.waiters == 1, ':q', ':w')
-end
-
--- Ends a hold or a place in the queue; an unclean end of a hold may leave a delay.
-local function finish(record, ending, when)
+-- What is left of a hold or of a place in the queue when it ends: nothing, or a delay.
+local function ended(record, ending, when)
   local phase, request, seq, since, till, lease, delay, units, details, at = unpack(RECORD, record)
   S.dirty = true
-  if phase == 'D' then
-    return drop_holder(request, units)
-  end
-  remember(request, seq, ending)
   if phase == 'W' then
     event(ending == 'r' and 'w' or ending, record)
-    call('ZREM', K .. ':q', request)
-    call('HDEL', K .. ':w', request)
-    S.waiters = S.waiters - 1
+    remember(request, seq, ending)
+    S.waiting = S.waiting - 1
     return
   end
-  event(ending, record)
-  S.pseq, S.pending, S.powner = seq, ending, unpack('<I2c0', record, at)
-  if ending ~= 'r' and delay > 0 then
-    put_holder(request,
-      pack(RECORD, 'D', request, seq, when, when + delay, lease, delay, units, details)
-        .. sub(record, at), when + delay)
-  else
-    drop_holder(request, units)
+  if phase == 'H' then
+    event(ending, record)
+    remember(request, seq, ending)
+    S.pseq, S.pending, S.powner = seq, ending, unpack('<I2c0', record, at)
+    if ending ~= 'r' and delay > 0 and when + delay > now then
+      if when + delay > S.keep then
+        S.keep = when + delay
+      end
+      return pack(RECORD, 'D', request, seq, when, when + delay, lease, delay, units, details)
+        .. sub(record, at)
+    end
+  elseif phase == 'P' and ending ~= 'x' then
+    -- Half a claim: nobody held it, so nobody is told of it.
+    remember(request, seq, ending)
   end
+  S.held, S.taken = S.held - 1, S.taken - units
 end
 
--- No lease ends later than its length from now: if one seems to, the server's clock was set back.
-local function clamped(record)
-  local phase, request, seq, since, till, lease, delay, units, details, at = unpack(RECORD, record)
-  local longest = now + (phase == 'D' and delay or lease) + 1
-  if till <= longest then
-    return till, record
+local function finish(which, at, record, ending)
+  put(which, at, record, ended(record, ending, now))
+end
+
+-- The server's clock was set back since this was written. No lease ends later than its length from
+-- now: else a dead holder's lock, or a dead waiter's place, would be taken for as long as the step.
+local function shorten()
+  local function shortened(record)
+    local phase, request, seq, since, till, lease, delay, units, details, at = unpack(RECORD, record)
+    local longest = now + (phase == 'D' and delay or lease) + 1
+    if till <= longest then
+      return record
+    end
+    return pack(RECORD, phase, request, seq, now, longest, lease, delay, units, details)
+      .. sub(record, at)
   end
-  record = pack(RECORD, phase, request, seq, now, longest, lease, delay, units, details)
-    .. sub(record, at)
-  put_holder(request, record, longest)
-  return longest, record
+  S.dirty = true
+  S.holders, S.waiters = each(S.holders, shortened), each(S.waiters, shortened)
+  look_for_first()
 end
 
 -- Ends what has run out.
 local function expire()
-  while S.holders > 0 do
-    local record = S.sole
-    if S.limit ~= 1 then
-      local first = call('ZRANGE', K .. ':x', 0, 0)[1]
-      record = first and call('HGET', K .. ':h', first)
-      if not record then
-        -- Side keys were lost, for example evicted from memory.
-        call('DEL', K .. ':h', K .. ':x')
-        S.holders, S.taken, S.dirty = 0, 0, true
-        return
+  if S.set_back then
+    shorten()
+  end
+  if S.held > 0 and S.first <= now then
+    S.holders = each(S.holders, function(record)
+      local till = unpack('<I8', record, 34)
+      if till > now then
+        return record
       end
-    end
-    local till
-    till, record = clamped(record)
-    if till > now then
-      return
-    end
-    finish(record, 'x', till)
+      return ended(record, 'x', till)
+    end)
+    look_for_first()
   end
 end
 
 local function retry_after()
-  local left = 0
-  if S.holders > 0 then
-    if S.limit == 1 then
-      left = unpack('<I8', S.sole, 34) - now
-    else
-      left = tonumber(call('ZRANGE', K .. ':x', 0, 0, 'WITHSCORES')[2]) - now
-    end
-  end
+  local left = S.held > 0 and S.first - now or 0
   if opens and (left == 0 or opens - now < left) then
     left = opens - now
   end
@@ -244,43 +246,48 @@ local function granted(seq)
   return 'G' .. pack('<I8I8c1', seq, 0, '-')
 end
 
-local function grant(request, lease, delay, units, details, rest, after)
+local function grant(phase, request, lease, delay, units, details, rest)
   S.last = S.last + 1
   if micros > S.last then
     S.last = micros
   end
-  if after > S.last then
-    S.last = after
+  local till = now + lease + 1
+  local record = pack(RECORD, phase, request, S.last, now, till, lease, delay, units, details) .. rest
+  S.dirty = true
+  S.held, S.taken = S.held + 1, S.taken + units
+  S.holders = S.holders .. pack('<I4', #record) .. record
+  if S.first == 0 or till < S.first then
+    S.first = till
   end
-  S.holders, S.taken = S.holders + 1, S.taken + units
-  local record = pack(RECORD, 'H', request, S.last, now, now + lease + 1, lease, delay, units, details)
-    .. rest
-  put_holder(request, record, now + lease + 1)
-  event('g', record)
+  if till > S.keep then
+    S.keep = till
+  end
+  if phase == 'H' then
+    event('g', record)
+  end
   return S.last
+end
+
+-- The channel of the client that a request is of.
+local function channel(prefix, request)
+  return prefix .. string.format('%08x%08x', unpack('>I4I4', request))
 end
 
 -- Grants from the head of the queue as long as there is room; `me` gets its grant as the reply.
 local function settle(me)
   local mine
-  while S.waiters > 0 and not opens do
-    local first = call('ZRANGE', K .. ':q', 0, 0)[1]
-    local record = first and call('HGET', K .. ':w', first)
-    if not record then
-      call('DEL', K .. ':q', K .. ':w')
-      S.waiters, S.dirty = 0, true
-      return mine
-    end
-    local _, request, _, _, till, lease, delay, units, details, at = unpack(RECORD, record)
+  local at = 1
+  while at <= #S.waiters and not opens do
+    local length = unpack('<I4', S.waiters, at)
+    local record = sub(S.waiters, at + 4, at + 3 + length)
+    local _, request, _, _, till, lease, delay, units, details, rest = unpack(RECORD, record)
     if till <= now then
-      finish(record, 'x', till)
+      ended(record, 'x', till)
     elseif S.taken + units > S.limit then
-      return mine
+      break
     else
-      call('ZREM', K .. ':q', first)
-      call('HDEL', K .. ':w', first)
-      S.waiters = S.waiters - 1
-      local seq = grant(request, lease, delay, units, details, sub(record, at), 0)
+      S.waiting = S.waiting - 1
+      local seq = grant('H', request, lease, delay, units, details, sub(record, rest))
       if request == me then
         mine = granted(seq)
       elseif TELL == 'g' then
@@ -291,104 +298,132 @@ local function settle(me)
         redis.pcall('SPUBLISH', channel(K .. ':', request), request)
       end
     end
+    at = at + 4 + length
+  end
+  if at > 1 then
+    S.waiters = sub(S.waiters, at)
   end
   return mine
+end
+
+-- Who waits with this request; one that has run out waits no more, wherever it stands.
+local function waiter(request)
+  local at, record = seek(S.waiters, request)
+  if record and unpack('<I8', record, 34) <= now then
+    finish('waiters', at, record, 'x')
+    return
+  end
+  return at, record
+end
+
+-- How many stand before this place; where they are very many, about how many.
+local function ahead(place)
+  if place > 65536 then
+    return math.floor(S.waiting * place / #S.waiters)
+  end
+  local count, at = 0, 1
+  while at < place do
+    count, at = count + 1, at + 4 + unpack('<I4', S.waiters, at)
+  end
+  return count
 end
 
 local function lost(request)
   return fate(request) or 'f'
 end
 
+-- The record with a lease that ends no sooner.
+local function extended(record, lease)
+  local phase, request, seq, since, till, before, delay, units, details, at = unpack(RECORD, record)
+  if lease > before then
+    before = lease
+  end
+  if now + lease + 1 > till then
+    till = now + lease + 1
+  end
+  return pack(RECORD, phase, request, seq, since, till, before, delay, units, details)
+    .. sub(record, at)
+end
+
 local function claim(step)
-  local _, request, lease, delay, units, wanted, queue, after, details, at =
+  local _, request, lease, delay, units, limit, queue, after, details, rest =
     unpack('<c1c16I4I4I4I4BI8I2', step)
+  if after > S.last then
+    -- The client has seen a greater number than this server, which has lost its data.
+    S.last = after
+  end
   expire()
-  local held = holder(request)
-  if held then
-    local phase, _, seq, since, till, before, _, _, _, rest = unpack(RECORD, held)
-    if phase == 'D' then
+  local at, record = seek(S.holders, request)
+  if record then
+    if sub(record, 1, 1) == 'D' then
       return 'X' .. lost(request)
     end
-    if lease > before then
-      before = lease
-    end
-    if now + lease + 1 > till then
-      till = now + lease + 1
-    end
-    put_holder(request,
-      pack(RECORD, 'H', request, seq, since, till, before, unpack('<I4I4I2', held, 46))
-        .. sub(held, rest), till)
+    put('holders', at, record, extended(record, lease))
     settle()
-    return granted(seq)
+    return granted((unpack('<I8', record, 18)))
   end
-  local waiting = S.waiters > 0 and call('HGET', K .. ':w', request)
-  if waiting then
-    local _, _, _, since, till, before, _, _, _, rest = unpack(RECORD, waiting)
-    if lease > before then
-      before = lease
-    end
-    if now + lease + 1 > till then
-      till = now + lease + 1
-    end
-    put_waiter(request,
-      pack(RECORD, 'W', request, 0, since, till, before, unpack('<I4I4I2', waiting, 46))
-        .. sub(waiting, rest), till)
+  at, record = waiter(request)
+  if record then
+    put('waiters', at, record, extended(record, lease))
     local mine = settle(request)
     if mine then
       return mine
     end
-    return 'Q' .. pack('<I4I8', call('ZRANK', K .. ':q', request) or 0, retry_after())
+    return 'Q' .. pack('<I4I8', ahead((seek(S.waiters, request))), retry_after())
   end
   local gone = fate(request)
+  settle()
   if gone then
     return 'X' .. gone
   end
-  settle()
-  if S.holders == 0 and S.waiters == 0 then
-    S.limit = wanted
-  elseif S.limit ~= wanted then
+  if S.held == 0 and S.waiting == 0 then
+    S.limit, S.taken, S.first, S.keep = limit, 0, 0, 0
+  elseif S.limit ~= limit then
     return 'M' .. pack('<I4', S.limit)
   end
-  if S.waiters == 0 and S.taken + units <= S.limit and not opens then
-    return granted(grant(request, lease, delay, units, details, sub(step, at), after))
+  if S.waiting == 0 and S.taken + units <= S.limit and not opens then
+    -- 2: half a claim, on one of several servers; the step `raise` makes a hold of it.
+    local phase = queue == 2 and 'P' or 'H'
+    return granted(grant(phase, request, lease, delay, units, details, sub(step, rest)))
   end
-  if queue == 0 then
+  if queue ~= 1 then
     return 'B' .. pack('<I8', retry_after())
   end
-  S.ticket, S.waiters = S.ticket + 1, S.waiters + 1
   local till = now + lease + 1
-  local record = pack(RECORD, 'W', request, 0, now, till, lease, delay, units, details)
-    .. sub(step, at)
-  call('ZADD', K .. ':q', S.ticket, request)
-  put_waiter(request, record, till)
+  record = pack(RECORD, 'W', request, 0, now, till, lease, delay, units, details) .. sub(step, rest)
+  S.dirty = true
+  S.waiting, S.waiters = S.waiting + 1, S.waiters .. pack('<I4', #record) .. record
+  if till > S.keep then
+    S.keep = till
+  end
   event('q', record)
-  return 'Q' .. pack('<I4I8', S.waiters - 1, retry_after())
+  return 'Q' .. pack('<I4I8', S.waiting - 1, retry_after())
 end
 
 -- The live hold with this request and number.
 local function matching(request, seq)
-  local held = holder(request)
-  if held and sub(held, 1, 1) == 'H' and unpack('<I8', held, 18) == seq then
-    return held
+  local at, record = seek(S.holders, request)
+  if record and sub(record, 1, 1) == 'H' and unpack('<I8', record, 18) == seq then
+    return at, record
   end
 end
 
 local function renew(step)
   local _, request, seq, lease, published, value = unpack('<c1c16I8I4B', step)
   expire()
-  local held = matching(request, seq)
+  local at, record = matching(request, seq)
   local reply = 'H'
-  if held then
-    local _, _, _, since, _, _, delay, units, details, at = unpack(RECORD, held)
-    local rest = sub(held, at)
+  if record then
+    local _, _, _, since, _, _, delay, units, details, rest = unpack(RECORD, record)
+    rest = sub(record, rest)
     if published == 1 then
       rest = sub(rest, 1, details) .. '\1' .. sub(step, value)
     end
-    local till = now + lease + 1
-    held = pack(RECORD, 'H', request, seq, since, till, lease, delay, units, details) .. rest
-    put_holder(request, held, till)
+    local renewed = pack(RECORD, 'H', request, seq, since, now + lease + 1, lease, delay, units, details)
+      .. rest
+    put('holders', at, record, renewed)
     if published == 1 then
-      event('p', held)
+      event('p', renewed)
     end
   else
     reply = 'X' .. lost(request)
@@ -397,36 +432,62 @@ local function renew(step)
   return reply
 end
 
--- Renews a hold and gives it a number that is at least as great as it has: the second round of a
--- grant by several servers.
+-- The second half of a claim on several servers: a hold, with the number that all of them give it and
+-- the whole lease. A vote takes a number that is greater than all that this server has given, or is
+-- what it gave to this very claim. Without a vote the number has won already, and is written down.
 local function raise(step)
-  local _, request, seq, lease = unpack('<c1c16I8I4', step)
+  local _, request, from, to, lease, vote = unpack('<c1c16I8I8I4B', step)
   expire()
-  local held = holder(request)
-  if not held or sub(held, 1, 1) ~= 'H' then
+  local at, record = seek(S.holders, request)
+  if not record or sub(record, 1, 1) == 'D' then
     return 'X' .. lost(request)
   end
-  local _, _, before, since, _, _, delay, units, details, at = unpack(RECORD, held)
-  if before > seq then
+  local phase, _, seq, since, _, _, delay, units, details, rest = unpack(RECORD, record)
+  if vote == 1 then
+    if seq > to or seq < to and S.last >= to then
+      return 'L' .. pack('<I8', S.last)
+    end
+  elseif seq ~= from and seq ~= to then
     return 'Xf'
   end
-  if seq > S.last then
-    S.last = seq
+  if to > S.last then
+    S.last = to
   end
-  local till = now + lease + 1
-  put_holder(request,
-    pack(RECORD, 'H', request, seq, since, till, lease, delay, units, details) .. sub(held, at),
-    till)
+  local raised = pack(RECORD, 'H', request, to, since, now + lease + 1, lease, delay, units, details)
+    .. sub(record, rest)
+  put('holders', at, record, raised)
+  if phase == 'P' then
+    event('g', raised)
+  end
+  return 'H'
+end
+
+-- Half a claim, or a hold that its claimant never heard of, is given back without a trace.
+local function back(step)
+  local _, request, one, other = unpack('<c1c16I8I8', step)
+  expire()
+  local at, record = seek(S.holders, request)
+  if record and sub(record, 1, 1) ~= 'D' then
+    local phase, _, seq, _, _, _, _, units = unpack(RECORD, record)
+    if seq == one or seq == other then
+      S.held, S.taken = S.held - 1, S.taken - units
+      put('holders', at, record)
+      if phase == 'H' then
+        event('r', record)
+      end
+    end
+  end
+  settle()
   return 'H'
 end
 
 local function release(step)
   local _, request, seq = unpack('<c1c16I8', step)
   expire()
-  local held = matching(request, seq)
+  local at, record = matching(request, seq)
   local reply = 'H'
-  if held then
-    finish(held, 'r', now)
+  if record then
+    finish('holders', at, record, 'r')
   else
     -- Our own release, whose reply was lost, is one more time a release.
     local ending, number = fate(request)
@@ -441,13 +502,16 @@ end
 local function withdraw(step)
   local _, request = unpack('<c1c16', step)
   expire()
-  local record = holder(request)
+  local which = 'holders'
+  local at, record = seek(S.holders, request)
   if record and sub(record, 1, 1) == 'D' then
     record = nil
+  elseif not record then
+    which = 'waiters'
+    at, record = waiter(request)
   end
-  record = record or S.waiters > 0 and call('HGET', K .. ':w', request)
   if record then
-    finish(record, 'r', now)
+    finish(which, at, record, 'r')
   elseif not fate(request) then
     -- It has not arrived yet: it is to find itself refused when it does.
     remember(request, 0, 'r')
@@ -459,45 +523,36 @@ end
 
 local function evict(step)
   local _, seq = unpack('<c1I8', step)
+  local reply = 'E'
   expire()
-  local meant, reply = { S.sole }, 'E'
-  if S.limit ~= 1 then
-    meant = S.holders > 0 and call('HVALS', K .. ':h') or {}
-  end
-  for _, record in ipairs(meant) do
-    if record ~= '' and sub(record, 1, 1) == 'H' then
-      local number = unpack('<I8', record, 18)
-      if seq == 0 or number == seq then
-        finish(record, 'e', now)
-        reply = reply .. pack('<I8', number)
-      end
+  S.holders = each(S.holders, function(record)
+    local phase, _, number = unpack('<c1c16I8', record)
+    if phase ~= 'H' or seq ~= 0 and number ~= seq then
+      return record
     end
-  end
+    reply = reply .. pack('<I8', number)
+    return ended(record, 'e', now)
+  end)
+  look_for_first()
   settle()
   return reply
 end
 
 local function check(step)
   local _, seq = unpack('<c1I8', step)
-  local records = { S.sole }
-  if S.limit ~= 1 then
-    records = S.holders > 0 and call('HVALS', K .. ':h') or {}
-  end
-  for _, record in ipairs(records) do
-    if record ~= '' and sub(record, 1, 1) == 'H' then
-      local number, _, till = unpack('<I8I8I8', record, 18)
-      if number == seq and till > now then
-        return 'H'
-      end
+  local reply = 'Xf'
+  each(S.holders, function(record)
+    local phase, _, number, _, till = unpack('<c1c16I8I8I8', record)
+    if phase == 'H' and number == seq and till > now then
+      reply = 'H'
     end
-  end
-  return 'Xf'
+  end)
+  return reply
 end
 
 local steps = {
-  c = claim, n = renew, t = raise, r = release, w = withdraw, e = evict, k = check,
+  c = claim, n = renew, t = raise, r = release, b = back, w = withdraw, e = evict, k = check,
 }
-
 
 return function(key, state, step)
   load(key, state)

@@ -111,7 +111,7 @@ fn wrong_type(to: &str) -> Error {
     .with_advice("something else writes keys of this name: use another namespace, or database")
 }
 
-fn is_denied(error: &RedisError) -> bool {
+pub(crate) fn is_denied(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
 }
 

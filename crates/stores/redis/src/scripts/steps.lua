@@ -20,8 +20,9 @@ local WAKE, EVENTS, TELL, REMEMBER = ARGV[n + 1], ARGV[n + 2], ARGV[n + 3], tonu
 local RUN = ARGV[n + 5]
 
 -- version, limit, last number, last ticket, units taken, holders, waiters, the latest end of a
--- lease, how long the side keys live, predecessor (number, ending, owner), ended claims
-local STATE = '<c1I4I8I8I8I4I4I8I8I8c1I2c0I2c0'
+-- lease, how long the side keys live (0 before the first), when this was written, predecessor
+-- (number, ending, owner), ended claims
+local STATE = '<c1I4I8I8I8I4I4I8I8I8I8c1I2c0I2c0'
 -- phase, request, number, since, until, lease, lock-delay, units, length of the details
 local RECORD = '<c1c32I8I8I8I4I4I4I2'
 -- request, number, ending
@@ -31,8 +32,12 @@ local ENDED, REMEMBERED = 41, 8
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2] - 1577836800000000
 local now = (micros - micros % 1000) / 1000
+if micros < 0 then
+  return redis.error_reply('CLOCK the clock of the server is before 2020')
+end
 
-local K, limit, last, ticket, taken, holders, waiters, keep, side, pseq, pending, powner, ended, sole
+local K, limit, last, ticket, taken, holders, waiters, keep, side, seen
+local pseq, pending, powner, ended, sole
 local dirty, opens
 
 -- In strict mode: when granting may begin, after data were lost or another server took over.
@@ -67,14 +72,14 @@ local function load(key)
   local state = call('GET', K)
   if state then
     local version, at
-    version, limit, last, ticket, taken, holders, waiters, keep, side, pseq, pending, powner, ended, at =
-      unpack(STATE, state)
+    version, limit, last, ticket, taken, holders, waiters, keep, side, seen,
+      pseq, pending, powner, ended, at = unpack(STATE, state)
     if version ~= '1' then
       error('this lock was written by another version of clinch', 0)
     end
     sole = sub(state, at)
   else
-    limit, last, ticket, taken, holders, waiters, keep, side = 0, 0, 0, 0, 0, 0, 0, 0
+    limit, last, ticket, taken, holders, waiters, keep, side, seen = 0, 0, 0, 0, 0, 0, 0, 0, 0
     pseq, pending, powner, ended, sole = 0, '-', '', '', ''
   end
 end
@@ -90,9 +95,17 @@ local function save()
     ttl = ttl + keep - now
   end
   call('SET', K,
-    pack(STATE, '1', limit, last, ticket, taken, holders, waiters, keep, side, pseq, pending,
-      #powner, powner, #ended, ended) .. sole,
+    pack(STATE, '1', limit, last, ticket, taken, holders, waiters, keep, side, now,
+      pseq, pending, #powner, powner, #ended, ended) .. sole,
     'PX', ttl)
+end
+
+-- Before the first side key: an earlier life of this name, whose state has been lost or has ended
+-- first, may have left some.
+local function clear_side()
+  if side == 0 then
+    call('DEL', K .. ':q', K .. ':w', K .. ':h', K .. ':x')
+  end
 end
 
 -- Side keys live as long as the state does; their ends are moved in large steps.
@@ -139,6 +152,7 @@ local function put_holder(request, record, till)
       keep = till
     end
   else
+    clear_side()
     call('HSET', K .. ':h', request, record)
     call('ZADD', K .. ':x', till, request)
     keep_until(till, holders == 1, ':h', ':x')
@@ -188,17 +202,30 @@ local function finish(record, ending, when)
   end
 end
 
--- No lease ends later than its length from now: if one seems to, the server's clock was set back.
-local function clamped(record)
-  local phase, request, seq, since, till, lease, delay, units, details, at = unpack(RECORD, record)
-  local longest = now + (phase == 'D' and delay or lease) + 1
-  if till <= longest then
-    return till, record
+-- The server's clock was set back since this name was last written. No lease ends later than its
+-- length from now: else a dead holder's lock, or its place, would be taken for as long as the step.
+local function set_back()
+  local function shortened(record)
+    local phase, request, seq, since, till, lease, delay, units, details, at = unpack(RECORD, record)
+    local longest = now + (phase == 'D' and delay or lease) + 1
+    if till > longest then
+      record = pack(RECORD, phase, request, seq, now, longest, lease, delay, units, details)
+        .. sub(record, at)
+      local put = phase == 'W' and put_waiter or put_holder
+      put(request, record, longest)
+    end
   end
-  record = pack(RECORD, phase, request, seq, now, longest, lease, delay, units, details)
-    .. sub(record, at)
-  put_holder(request, record, longest)
-  return longest, record
+  seen, dirty = now, true
+  if holders > 0 then
+    for _, record in ipairs(limit == 1 and { sole } or call('HVALS', K .. ':h')) do
+      shortened(record)
+    end
+  end
+  if waiters > 0 then
+    for _, record in ipairs(call('HVALS', K .. ':w')) do
+      shortened(record)
+    end
+  end
 end
 
 -- Ends what has run out.
@@ -215,8 +242,7 @@ local function expire()
         return
       end
     end
-    local till
-    till, record = clamped(record)
+    local till = unpack('<I8', record, 50)
     if till > now then
       return
     end
@@ -252,8 +278,8 @@ local function grant(request, lease, delay, units, details, rest, after)
   if micros > last then
     last = micros
   end
-  if after > last then
-    last = after
+  if after >= last then
+    last = after + 1
   end
   holders, taken = holders + 1, taken + units
   local record = pack(RECORD, 'H', request, last, now, now + lease + 1, lease, delay, units, details)
@@ -326,6 +352,10 @@ local function claim(step)
     return granted(seq)
   end
   local waiting = waiters > 0 and call('HGET', K .. ':w', request)
+  if waiting and unpack('<I8', waiting, 50) <= now then
+    finish(waiting, 'x', now)
+    waiting = nil
+  end
   if waiting then
     local _, _, _, since, till, before, _, _, _, rest = unpack(RECORD, waiting)
     if lease > before then
@@ -341,10 +371,16 @@ local function claim(step)
     if mine then
       return mine
     end
-    return 'Q' .. pack('<I4I8', call('ZRANK', K .. ':q', request) or 0, retry_after())
+    local ahead = call('ZRANK', K .. ':q', request)
+    if ahead then
+      return 'Q' .. pack('<I4I8', ahead, retry_after())
+    end
+    -- Side keys were lost, and its place with them: it gets another one.
+    call('HDEL', K .. ':w', request)
   end
   local gone = fate(request)
   if gone then
+    settle()
     return 'X' .. gone
   end
   settle()
@@ -360,9 +396,13 @@ local function claim(step)
     return 'B' .. pack('<I8', retry_after())
   end
   ticket, waiters = ticket + 1, waiters + 1
+  if after > last then
+    last = after
+  end
   local till = now + lease + 1
   local record = pack(RECORD, 'W', request, 0, now, till, lease, delay, units, details)
     .. sub(step, at)
+  clear_side()
   call('ZADD', K .. ':q', ticket, request)
   put_waiter(request, record, till)
   event('q', record)
@@ -501,18 +541,38 @@ local steps = {
   c = claim, n = renew, t = raise, r = release, w = withdraw, e = evict, k = check,
 }
 
-local replies = {}
-for i = 1, n do
-  local step = ARGV[i]
-  local done, reply = pcall(function()
+local function take(i)
+  return pcall(function()
     load(KEYS[i])
-    local reply = steps[sub(step, 1, 1)](step)
+    if now < seen then
+      set_back()
+    end
+    local reply = steps[sub(ARGV[i], 1, 1)](ARGV[i])
     save()
     return reply
   end)
-  -- One step that fails takes no other with it.
+end
+
+local function told(reply)
+  return type(reply) == 'table' and reply.err or tostring(reply)
+end
+
+local replies = {}
+for i = 1, n do
+  local done, reply = take(i)
+  if not done and sub(ARGV[i], 1, 1) ~= 'c' and find(told(reply), 'OOM', 1, true) then
+    -- Memory is short, so the first write was refused. What is held can still be renewed and given
+    -- up: after a write that cannot need memory, this script may write.
+    call('HDEL', K .. ':h', '')
+    done, reply = take(i)
+  end
+  -- One step that fails takes no other with it; but a replica can take none.
   if not done then
-    reply = '!' .. (type(reply) == 'table' and reply.err or tostring(reply))
+    local why = told(reply)
+    if sub(why, 1, 8) == 'READONLY' then
+      return redis.error_reply(why)
+    end
+    reply = '!' .. why
   end
   replies[i] = reply
 end

@@ -325,6 +325,16 @@ local function settle(me)
   return mine
 end
 
+-- Who waits with this request; one that has run out waits no more, wherever it stands.
+local function waiter(request)
+  local record = waiters > 0 and call('HGET', K .. ':w', request)
+  if record and unpack('<I8', record, 50) <= now then
+    finish(record, 'x', now)
+    return nil
+  end
+  return record
+end
+
 local function lost(request)
   return fate(request) or 'f'
 end
@@ -351,11 +361,7 @@ local function claim(step)
     settle()
     return granted(seq)
   end
-  local waiting = waiters > 0 and call('HGET', K .. ':w', request)
-  if waiting and unpack('<I8', waiting, 50) <= now then
-    finish(waiting, 'x', now)
-    waiting = nil
-  end
+  local waiting = waiter(request)
   if waiting then
     local _, _, _, since, till, before, _, _, _, rest = unpack(RECORD, waiting)
     if lease > before then
@@ -488,7 +494,7 @@ local function withdraw(step)
   if record and sub(record, 1, 1) == 'D' then
     record = nil
   end
-  record = record or waiters > 0 and call('HGET', K .. ':w', request)
+  record = record or waiter(request)
   if record then
     finish(record, 'r', now)
   elseif not fate(request) then

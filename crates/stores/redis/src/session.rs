@@ -357,6 +357,13 @@ pub(crate) enum Trouble {
     Ours(Error),
 }
 
+impl Trouble {
+    /// Whether the user may not do this.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Theirs(error, _) if is_denied(error))
+    }
+}
+
 impl From<Trouble> for Error {
     fn from(trouble: Trouble) -> Self {
         match trouble {

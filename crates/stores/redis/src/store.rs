@@ -263,7 +263,8 @@ impl Store for RedisStore {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         let (servers, config) = (self.servers.clone(), self.config.clone());
-        keeper::run(async move { doctor::examine(&servers, &config).await })
+        let keys = self.keys.clone();
+        keeper::run(async move { doctor::examine(&servers, &config, &keys).await })
             .await
             .map_err(|error| self.explain(error))
     }

@@ -125,7 +125,10 @@ impl Look {
     fn hidden(&self) -> Option<Finding> {
         let info = self.server.fields.is_empty();
         let (denied, unseen) = match (info, self.settings.is_none()) {
-            (true, true) => ("INFO and CONFIG are", "version, role, eviction and persistence"),
+            (true, true) => (
+                "INFO and CONFIG are",
+                "version, role, eviction and persistence",
+            ),
             (true, false) => ("INFO is", "version and role"),
             (false, true) => ("CONFIG is", "fsync, snapshots, idle time and buffers"),
             (false, false) => return None,

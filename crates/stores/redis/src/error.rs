@@ -127,7 +127,11 @@ pub(crate) fn is_broken(error: &RedisError) -> bool {
 
 /// What the driver says, as one line.
 fn text(error: &RedisError) -> String {
-    let words: Vec<_> = error.to_string().split_whitespace().map(str::to_owned).collect();
+    let words: Vec<_> = error
+        .to_string()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
     words.join(" ")
 }
 

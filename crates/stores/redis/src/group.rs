@@ -124,6 +124,7 @@ impl Group {
     }
 
     async fn pump(self: Arc<Self>) {
+        let mut pumping = Pumping(Some(&self));
         loop {
             let steps = {
                 let mut queue = self.queue();
@@ -131,6 +132,7 @@ impl Group {
                 let steps = self.take(&mut queue.steps);
                 if steps.is_empty() {
                     queue.calls -= 1;
+                    pumping.0 = None;
                     return;
                 }
                 steps
@@ -148,7 +150,9 @@ impl Group {
                 return;
             }
             let text = format!("the server has kept others waiting for {:?}", self.timeout);
-            let _ = step.answer.send(Err(Error::new(ErrorKind::Unreachable, text)));
+            let _ = step
+                .answer
+                .send(Err(Error::new(ErrorKind::Unreachable, text)));
         }
     }
 
@@ -219,6 +223,17 @@ impl Group {
                     let _ = answer.send(Err(error.clone()));
                 }
             }
+        }
+    }
+}
+
+/// Counts a call that ends in a panic as ended: others must not wait for it for ever.
+struct Pumping<'a>(Option<&'a Group>);
+
+impl Drop for Pumping<'_> {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            group.queue().calls -= 1;
         }
     }
 }

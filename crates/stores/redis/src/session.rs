@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clinch_core::{Effect, Error, ErrorKind, Result, keeper};
+use clinch_core::{Clock, Effect, Error, ErrorKind, Result, keeper};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Kind,
@@ -154,7 +154,8 @@ impl Session {
         made.unwrap_or_else(|_| {
             let to = to.get().map_or("the server", String::as_str);
             let text = format!("{to} does not answer within {limit:?}");
-            Err(Error::new(ErrorKind::Unreachable, text).with_advice("is it Redis, and does it run?"))
+            Err(Error::new(ErrorKind::Unreachable, text)
+                .with_advice("is it Redis, and does it run?"))
         })
     }
 
@@ -225,7 +226,7 @@ impl Session {
         let reconnecting = async move {
             let mut pause = Duration::from_millis(20);
             while self.ears.is_needed() && self.live().await.is_err() {
-                tokio::time::sleep(pause).await;
+                Clock::boot().sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }
         };

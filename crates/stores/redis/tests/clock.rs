@@ -28,7 +28,10 @@ fn server() -> Redis {
 async fn wait_for(client: &Client, claim: &Claim) -> Duration {
     let (clock, began) = (Clock::boot(), Clock::boot().now());
     eventually("the grant", async || {
-        matches!(client.store.claim(claim).await.unwrap(), ClaimReply::Granted(_))
+        matches!(
+            client.store.claim(claim).await.unwrap(),
+            ClaimReply::Granted(_)
+        )
     })
     .await;
     clock.now().since(began)
@@ -74,9 +77,16 @@ async fn back_a_dead_sharer_blocks_for_one_lease_behind_a_living_one() {
     let (next, clock) = (client.permit("s", 2, LEASE), Clock::boot());
     let began = clock.now();
     eventually("the grant", async || {
-        let held = client.store.renew(&[renewal(&living, &grant)]).await.unwrap();
+        let held = client
+            .store
+            .renew(&[renewal(&living, &grant)])
+            .await
+            .unwrap();
         assert_eq!(held, [RenewReply::Held]);
-        matches!(client.store.claim(&next).await.unwrap(), ClaimReply::Granted(_))
+        matches!(
+            client.store.claim(&next).await.unwrap(),
+            ClaimReply::Granted(_)
+        )
     })
     .await;
     let took = clock.now().since(began);
@@ -90,7 +100,9 @@ async fn back_short_leases_end_beside_long_ones() {
     let client = Client::at(&server).await;
     // It has less left than the other, and still no more than its whole lease after the step.
     client.granted(&client.permit("s", 2, STEP * 2)).await;
-    server.step_clock(STEP * 2 - LEASE / 2, Step::Forward).unwrap();
+    server
+        .step_clock(STEP * 2 - LEASE / 2, Step::Forward)
+        .unwrap();
     client.granted(&client.permit("s", 2, LEASE)).await;
     server.step_clock(STEP, Step::Back).unwrap();
     let took = wait_for(&client, &client.permit("s", 2, LEASE)).await;
@@ -192,7 +204,11 @@ async fn forward_a_sharer_is_told_at_its_next_renewal() {
     let claim = client.permit("s", 2, LEASE);
     let grant = client.granted(&claim).await;
     server.step_clock(STEP, Step::Forward).unwrap();
-    let replies = client.store.renew(&[renewal(&claim, &grant)]).await.unwrap();
+    let replies = client
+        .store
+        .renew(&[renewal(&claim, &grant)])
+        .await
+        .unwrap();
     assert_eq!(replies, [RenewReply::Lost(LostReason::Expired)]);
 }
 
@@ -202,7 +218,11 @@ async fn a_clock_before_2020_is_named() {
     let client = Client::at(&server).await;
     let years = Duration::from_secs(40 * 365 * 86_400);
     server.step_clock(years, Step::Back).unwrap();
-    let error = client.store.claim(&client.mutex("a", LEASE)).await.unwrap_err();
+    let error = client
+        .store
+        .claim(&client.mutex("a", LEASE))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("before 2020"), "{error}");
     assert!(!error.may_have_taken_effect());
 }

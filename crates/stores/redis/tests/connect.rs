@@ -55,7 +55,10 @@ async fn passwords_and_users() {
         let error = refusal(&url).await;
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
         let text = format!("{error} {error:?}");
-        assert!(!text.contains("wr0ng") && !text.contains("s3cret"), "{text}");
+        assert!(
+            !text.contains("wr0ng") && !text.contains("s3cret"),
+            "{text}"
+        );
         assert!(text.contains(&server.port().to_string()), "{text}");
         assert!(error.advice().is_some(), "{text}");
     }
@@ -70,11 +73,16 @@ async fn the_least_rights_are_enough() {
         .unwrap();
     works(&server.url_as("least", "pw")).await;
     // Less is not: each word of the rule is needed for something that a client does.
-    let words: Vec<&str> = LEAST.split_whitespace().filter(|word| word.starts_with('+')).collect();
+    let words: Vec<&str> = LEAST
+        .split_whitespace()
+        .filter(|word| word.starts_with('+'))
+        .collect();
     for word in words {
         let less = LEAST.replace(&format!(" {word}"), "");
         assert_ne!(less, LEAST, "{word}");
-        server.cli(&["ACL", "SETUSER", "less", "reset", "on", ">pw"]).unwrap();
+        server
+            .cli(&["ACL", "SETUSER", "less", "reset", "on", ">pw"])
+            .unwrap();
         let mut rule = vec!["ACL", "SETUSER", "less"];
         rule.extend(less.split_whitespace().filter(|other| *other != word));
         server.cli(&rule).unwrap();
@@ -105,7 +113,11 @@ async fn the_least_rights_are_enough() {
 #[tokio::test]
 async fn without_channels_waiters_poll() {
     let deaf = LEAST.replace("&clinch:clinch:* ", "");
-    let server = Redis::with().password("x").user("deaf", "pw", &deaf).start().unwrap();
+    let server = Redis::with()
+        .password("x")
+        .user("deaf", "pw", &deaf)
+        .start()
+        .unwrap();
     let url = server.url_as("deaf", "pw");
     works(&url).await;
     assert_eq!(server.cli(&["PUBSUB", "CHANNELS"]).unwrap(), "");
@@ -116,7 +128,10 @@ async fn databases_are_apart() {
     let server = Redis::start().unwrap();
     let first = Client::at(&server).await;
     first.granted(&first.mutex("a", LONG)).await;
-    for url in [format!("{}/1", server.url()), format!("{}/?db=2", server.url())] {
+    for url in [
+        format!("{}/1", server.url()),
+        format!("{}/?db=2", server.url()),
+    ] {
         let other = Client::open(&url).await.unwrap();
         other.granted(&other.mutex("a", LONG)).await;
     }
@@ -132,9 +147,16 @@ async fn databases_are_apart() {
 async fn a_socket_file() {
     let server = Redis::with().unix_socket().start().unwrap();
     works(&server.unix_url()).await;
-    let client = Client::open(&format!("{}?db=1", server.unix_url())).await.unwrap();
+    let client = Client::open(&format!("{}?db=1", server.unix_url()))
+        .await
+        .unwrap();
     client.granted(&client.mutex("a", LONG)).await;
-    assert!(server.cli(&["INFO", "keyspace"]).unwrap().contains("db1:keys=1"));
+    assert!(
+        server
+            .cli(&["INFO", "keyspace"])
+            .unwrap()
+            .contains("db1:keys=1")
+    );
     let error = refusal("redis+unix:///nonexistent/socket").await;
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(error.to_string().contains("/nonexistent/socket"), "{error}");
@@ -155,7 +177,10 @@ async fn encrypted_connections() {
     ] {
         let error = refusal(&url).await;
         assert!(
-            matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Invalid | ErrorKind::Denied),
+            matches!(
+                error.kind(),
+                ErrorKind::Unreachable | ErrorKind::Invalid | ErrorKind::Denied
+            ),
             "{error}"
         );
     }
@@ -170,7 +195,12 @@ async fn client_certificates() {
     let files = server.certificates().unwrap();
     let ca = format!("{}/?ca={}", server.url(), files.ca_file().display());
     let (cert, key) = (files.client_certificate(), files.client_key());
-    works(&format!("{ca}&cert={}&key={}", cert.display(), key.display())).await;
+    works(&format!(
+        "{ca}&cert={}&key={}",
+        cert.display(),
+        key.display()
+    ))
+    .await;
     refusal(&ca).await;
 }
 
@@ -186,7 +216,10 @@ async fn a_replica_is_refused_and_its_master_named() {
 
 #[tokio::test]
 async fn a_server_without_resp3_is_refused() {
-    let server = Redis::with().config("rename-command", "HELLO \"\"").start().unwrap();
+    let server = Redis::with()
+        .config("rename-command", "HELLO \"\"")
+        .start()
+        .unwrap();
     let error = refusal(&server.url()).await;
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("RESP3"), "{error}");
@@ -229,16 +262,20 @@ async fn a_server_that_loads_is_waited_for_by_claims_and_named_by_connect() {
     for i in 0..100 {
         server.cli(&["SET", &format!("k{i}"), &value]).unwrap();
     }
-    server.cli(&["CONFIG", "SET", "rdbcompression", "no"]).unwrap();
+    server
+        .cli(&["CONFIG", "SET", "rdbcompression", "no"])
+        .unwrap();
     server.cli(&["SAVE"]).unwrap();
     server.process().restart().unwrap();
     let mut said = String::new();
-    eventually("it loads", async || match Client::open(&server.url()).await {
-        Ok(_) => panic!("it was never seen to load; last: {said}"),
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
-            said = error.to_string();
-            said.contains("loading")
+    eventually("it loads", async || {
+        match Client::open(&server.url()).await {
+            Ok(_) => panic!("it was never seen to load; last: {said}"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+                said = error.to_string();
+                said.contains("loading")
+            }
         }
     })
     .await;
@@ -255,7 +292,10 @@ async fn nobody_listens() {
     };
     let error = refusal(&format!("redis://127.0.0.1:{port}")).await;
     assert_eq!(error.kind(), ErrorKind::Unreachable);
-    assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
+    assert!(
+        error.to_string().contains(&format!("127.0.0.1:{port}")),
+        "{error}"
+    );
     assert!(!error.may_have_taken_effect());
 }
 
@@ -288,7 +328,10 @@ async fn what_is_not_redis_is_refused_in_time() {
         let (clock, began) = (Clock::boot(), Clock::boot().now());
         let error = refusal(&format!("redis://127.0.0.1:{port}/?timeout=300ms")).await;
         let took = clock.now().since(began);
-        assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
+        assert!(
+            error.to_string().contains(&format!("127.0.0.1:{port}")),
+            "{error}"
+        );
         assert!(!error.may_have_taken_effect(), "{error}");
         assert!(took < Duration::from_secs(5), "{took:?} for {error}");
     }

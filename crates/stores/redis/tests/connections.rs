@@ -11,7 +11,9 @@ use common::{Client, LONG, clinch};
 /// Connections by TCP; those of the kit come through the socket file.
 fn open(server: &Redis) -> usize {
     let clients = server.cli(&["CLIENT", "LIST"]).unwrap();
-    let tcp = clients.lines().filter(|line| line.contains(" addr=127.0.0.1:"));
+    let tcp = clients
+        .lines()
+        .filter(|line| line.contains(" addr=127.0.0.1:"));
     tcp.filter(|line| !line.contains(":0 ")).count()
 }
 
@@ -74,7 +76,9 @@ async fn a_dropped_client_releases_and_leaves_none() {
 #[tokio::test]
 async fn a_store_dropped_with_a_stalled_step_has_none() {
     let server = Redis::start().unwrap();
-    let client = Client::open(&format!("{}/?timeout=300ms", server.url())).await.unwrap();
+    let client = Client::open(&format!("{}/?timeout=300ms", server.url()))
+        .await
+        .unwrap();
     server.pause().unwrap();
     let claim = client.mutex("a", LONG);
     let step = clinch_testkit::wait::drop_after(
@@ -96,7 +100,9 @@ async fn one_connection_serves_all_tasks() {
     let mut tasks = Vec::new();
     for i in 0..100 {
         let lock = client.lock(format!("n{i}"));
-        tasks.push(tokio::task::spawn(async move { lock.acquire().await.unwrap() }));
+        tasks.push(tokio::task::spawn(
+            async move { lock.acquire().await.unwrap() },
+        ));
     }
     let mut guards = Vec::new();
     for task in tasks {

@@ -24,21 +24,38 @@ fn says(findings: &[Finding], subject: &str, severity: Severity, words: &str) {
     assert_eq!(finding.severity, severity, "{finding:?}");
     assert!(finding.message.contains(words), "{finding:?}");
     // What is wrong comes with advice.
-    assert_eq!(finding.advice.is_some(), severity != Severity::Ok, "{finding:?}");
+    assert_eq!(
+        finding.advice.is_some(),
+        severity != Severity::Ok,
+        "{finding:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_durable_server_is_well() {
     let server = Redis::with().append_only("always").start().unwrap();
     let findings = examine(&server.url()).await;
-    assert!(findings.iter().all(|f| f.severity == Severity::Ok), "{findings:?}");
+    assert!(
+        findings.iter().all(|f| f.severity == Severity::Ok),
+        "{findings:?}"
+    );
     let here = format!("127.0.0.1:{} is Redis ", server.port());
     says(&findings, "server", Severity::Ok, &here);
-    says(&findings, "server", Severity::Ok, "a master, and speaks RESP3");
+    says(
+        &findings,
+        "server",
+        Severity::Ok,
+        "a master, and speaks RESP3",
+    );
     says(&findings, "latency", Severity::Ok, "answers in");
     says(&findings, "memory", Severity::Ok, "no memory limit");
     says(&findings, "persistence", Severity::Ok, "before it answers");
-    says(&findings, "access", Severity::Ok, "default may do what locks need");
+    says(
+        &findings,
+        "access",
+        Severity::Ok,
+        "default may do what locks need",
+    );
 }
 
 #[tokio::test]
@@ -47,7 +64,12 @@ async fn what_a_restart_would_lose_is_told() {
     let warned = async |words: &str| {
         let findings = examine(&server.url()).await;
         says(&findings, "persistence", Severity::Warning, words);
-        says(&findings, "persistence", Severity::Warning, "tokens still rise");
+        says(
+            &findings,
+            "persistence",
+            Severity::Warning,
+            "tokens still rise",
+        );
         let advice = of(&findings, "persistence").advice.clone().unwrap();
         assert!(advice.contains("durability=strict"), "{advice}");
     };
@@ -65,7 +87,12 @@ async fn what_a_restart_would_lose_is_told() {
 async fn strict_mode_makes_persistence_well() {
     let server = Redis::start().unwrap();
     let findings = examine(&format!("{}/?durability=strict", server.url())).await;
-    says(&findings, "persistence", Severity::Ok, "nothing is granted until");
+    says(
+        &findings,
+        "persistence",
+        Severity::Ok,
+        "nothing is granted until",
+    );
 }
 
 #[tokio::test]
@@ -77,28 +104,53 @@ async fn eviction_is_broken_even_if_it_is_accepted() {
         .unwrap();
     let findings = examine(&format!("{}/?eviction=accept", server.url())).await;
     says(&findings, "memory", Severity::Broken, "allkeys-lru");
-    server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
+    server
+        .cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+        .unwrap();
     let findings = examine(&server.url()).await;
-    says(&findings, "memory", Severity::Ok, "takes no new locks above 104857600 bytes");
+    says(
+        &findings,
+        "memory",
+        Severity::Ok,
+        "takes no new locks above 104857600 bytes",
+    );
 }
 
 #[tokio::test]
 async fn replicas_that_are_not_waited_for_are_told() {
     let server = Redis::start().unwrap();
-    server.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]).unwrap();
+    server
+        .cli(&["CONFIG", "SET", "min-replicas-to-write", "1"])
+        .unwrap();
     let findings = examine(&server.url()).await;
-    says(&findings, "min-replicas", Severity::Broken, "has 0: no lock can be taken");
+    says(
+        &findings,
+        "min-replicas",
+        Severity::Broken,
+        "has 0: no lock can be taken",
+    );
     let _replica = Redis::with().replica_of(server.port()).start().unwrap();
     eventually("the replica is in step", async || {
         let info = server.info("replication").unwrap();
-        info.get("min_slaves_good_slaves").is_some_and(|good| good == "1")
+        info.get("min_slaves_good_slaves")
+            .is_some_and(|good| good == "1")
     })
     .await;
     let findings = examine(&server.url()).await;
-    says(&findings, "replication", Severity::Warning, "does not wait for them");
+    says(
+        &findings,
+        "replication",
+        Severity::Warning,
+        "does not wait for them",
+    );
     says(&findings, "min-replicas", Severity::Ok, "has 1");
     let findings = examine(&format!("{}/?wait=1", server.url())).await;
-    says(&findings, "replication", Severity::Ok, "once 1 of them have it");
+    says(
+        &findings,
+        "replication",
+        Severity::Ok,
+        "once 1 of them have it",
+    );
 }
 
 /// Our connection listens, and such connections are spared.
@@ -111,7 +163,9 @@ async fn a_server_that_closes_idle_connections_spares_ours() {
     client.granted(&client.mutex("a", LONG)).await;
     let ours = || {
         let clients = server.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]).unwrap();
-        let idle = clients.split(' ').find_map(|word| word.strip_prefix("idle="));
+        let idle = clients
+            .split(' ')
+            .find_map(|word| word.strip_prefix("idle="));
         idle.map(|seconds| seconds.parse::<u32>().unwrap())
     };
     eventually("it has been idle for long", async || {
@@ -124,7 +178,9 @@ async fn a_server_that_closes_idle_connections_spares_ours() {
 async fn small_buffers_are_told() {
     let server = Redis::start().unwrap();
     let set = |limits| {
-        server.cli(&["CONFIG", "SET", "client-output-buffer-limit", limits]).unwrap();
+        server
+            .cli(&["CONFIG", "SET", "client-output-buffer-limit", limits])
+            .unwrap();
     };
     set("pubsub 1024 512 60");
     let findings = examine(&server.url()).await;
@@ -152,9 +208,19 @@ async fn a_user_with_too_few_rights_is_told_what_is_missing() {
         .start()
         .unwrap();
     let findings = examine(&server.url_as("few", "pw")).await;
-    says(&findings, "access", Severity::Broken, "few may not HSET, ZADD");
+    says(
+        &findings,
+        "access",
+        Severity::Broken,
+        "few may not HSET, ZADD",
+    );
     let findings = examine(&server.url_as("deaf", "pw")).await;
-    says(&findings, "access", Severity::Warning, "SUBSCRIBE, PUBLISH, so waiters poll");
+    says(
+        &findings,
+        "access",
+        Severity::Warning,
+        "SUBSCRIBE, PUBLISH, so waiters poll",
+    );
     let findings = examine(&server.url_as("keys", "pw")).await;
     says(&findings, "access", Severity::Broken, "GET, SET");
 }
@@ -168,11 +234,31 @@ async fn denied_commands_are_named_and_the_rest_is_looked_at() {
         .start()
         .unwrap();
     let findings = examine(&server.url_as("noconfig", "pw")).await;
-    says(&findings, "settings", Severity::Warning, "CONFIG is denied to this user, so fsync");
-    says(&findings, "persistence", Severity::Warning, "a restart loses holds");
+    says(
+        &findings,
+        "settings",
+        Severity::Warning,
+        "CONFIG is denied to this user, so fsync",
+    );
+    says(
+        &findings,
+        "persistence",
+        Severity::Warning,
+        "a restart loses holds",
+    );
     says(&findings, "server", Severity::Ok, "is Redis");
     let findings = examine(&server.url_as("nothing", "pw")).await;
-    says(&findings, "settings", Severity::Warning, "INFO and CONFIG are denied");
-    says(&findings, "access", Severity::Warning, "could not be looked at");
+    says(
+        &findings,
+        "settings",
+        Severity::Warning,
+        "INFO and CONFIG are denied",
+    );
+    says(
+        &findings,
+        "access",
+        Severity::Warning,
+        "could not be looked at",
+    );
     says(&findings, "latency", Severity::Ok, "answers in");
 }

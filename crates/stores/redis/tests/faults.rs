@@ -130,7 +130,10 @@ async fn survives(fault: impl FnOnce(&Link)) {
     let before = world.proxy.links().len();
     fault(&world.link());
     world.is_kept(&guard).await;
-    assert!(world.proxy.links().len() > before, "over another connection");
+    assert!(
+        world.proxy.links().len() > before,
+        "over another connection"
+    );
     assert!(guard.release().await.unwrap().was_held());
     world.is_free().await;
 }
@@ -193,7 +196,11 @@ async fn a_renewal_acknowledged_after_the_deadline_revives_nothing() {
     let guard = clinch.lock("a").lease(LEASE).acquire().await.unwrap();
     proxy.flow(Direction::Down, Flow::Hold);
     assert_eq!(soon("the loss", guard.lost()).await, LostReason::Unrenewed);
-    assert_eq!(holders(&server, "a").await, 1, "the server has heard the renewals");
+    assert_eq!(
+        holders(&server, "a").await,
+        1,
+        "the server has heard the renewals"
+    );
     proxy.heal();
     // Given back at once: nobody waits for the lease that the server has extended.
     all_free(&server).await;
@@ -237,7 +244,10 @@ async fn a_claim_that_arrives_after_its_withdrawal_is_refused() {
     let calls = || {
         let stats = server.info("commandstats").unwrap();
         let of = |name: &str| {
-            let stat = stats.get(&format!("cmdstat_{name}")).cloned().unwrap_or_default();
+            let stat = stats
+                .get(&format!("cmdstat_{name}"))
+                .cloned()
+                .unwrap_or_default();
             let calls = stat.split(['=', ',']).nth(1).unwrap_or("0").to_owned();
             calls.parse::<u64>().unwrap()
         };

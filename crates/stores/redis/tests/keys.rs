@@ -95,7 +95,15 @@ async fn all_keys_of_a_lock_share_its_slot_and_end() {
             if let Ok(slot) = &slot {
                 assert_eq!(&server.cli(&["CLUSTER", "KEYSLOT", &key]).unwrap(), slot);
             } else {
-                let tag = |key: &str| key.split_once('{').unwrap().1.split('}').next().unwrap().to_owned();
+                let tag = |key: &str| {
+                    key.split_once('{')
+                        .unwrap()
+                        .1
+                        .split('}')
+                        .next()
+                        .unwrap()
+                        .to_owned()
+                };
                 assert_eq!(tag(&key), tag(&state));
             }
         }
@@ -126,7 +134,11 @@ async fn a_queue_of_five_hundred_is_served_in_order_and_leaves_nothing() {
         assert_eq!(next.predecessor.as_ref().unwrap().seq, grant.seq);
         holding = (claim, next);
     }
-    client.store.release(&hold(&holding.0, &holding.1)).await.unwrap();
+    client
+        .store
+        .release(&hold(&holding.0, &holding.1))
+        .await
+        .unwrap();
     eventually("all keys have ended", async || keys(&server).is_empty()).await;
 }
 
@@ -137,7 +149,10 @@ async fn side_keys_that_are_deleted_do_not_wedge_the_lock() {
     for (i, side) in SIDE.iter().enumerate() {
         let name = format!("n{i}");
         let claims: Vec<_> = (0..4).map(|_| client.permit(&name, 2, LONG)).collect();
-        let (one, two) = (client.granted(&claims[0]).await, client.granted(&claims[1]).await);
+        let (one, two) = (
+            client.granted(&claims[0]).await,
+            client.granted(&claims[1]).await,
+        );
         client.queued(&claims[2]).await;
         client.queued(&claims[3]).await;
         let gone = server.cli(&["DEL", &format!("clinch:{{clinch:{name}}}{side}")]);
@@ -196,7 +211,9 @@ async fn side_keys_of_an_earlier_life_are_not_believed() {
         for ghost in &ghosts {
             client.queued(ghost).await;
         }
-        server.cli(&["DEL", &format!("clinch:{{clinch:{name}}}")]).unwrap();
+        server
+            .cli(&["DEL", &format!("clinch:{{clinch:{name}}}")])
+            .unwrap();
         // A new life: as many holders as there is room for, then one waiter.
         let mut holding = Vec::new();
         for _ in 0..limit {
@@ -240,7 +257,10 @@ async fn a_dead_queue_that_outlives_its_state_is_not_believed() {
         !keys(&server).contains(&"clinch:{clinch:a}".to_owned())
     })
     .await;
-    assert_eq!(keys(&server), ["clinch:{clinch:a}:q", "clinch:{clinch:a}:w"]);
+    assert_eq!(
+        keys(&server),
+        ["clinch:{clinch:a}:q", "clinch:{clinch:a}:w"]
+    );
     let held = client.mutex("a", LONG);
     let grant = client.granted(&held).await;
     let next = client.mutex("a", LONG);
@@ -265,7 +285,11 @@ async fn a_key_that_is_overwritten_takes_no_other_lock_with_it() {
     server.cli(&["LPUSH", "clinch:{clinch:a}", "x"]).unwrap();
     let replies = client.store.renew(&renewals).await.unwrap();
     assert_eq!(format!("{replies:?}"), "[Lost(Forgotten), Held]");
-    let error = client.store.claim(&client.mutex("a", LONG)).await.unwrap_err();
+    let error = client
+        .store
+        .claim(&client.mutex("a", LONG))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), clinch_core::ErrorKind::Corrupt);
     assert!(error.to_string().contains("another namespace"), "{error}");
 }
@@ -281,7 +305,11 @@ async fn without_memory_holds_are_still_renewed_and_released() {
         renewal(&permit, &client.granted(&permit).await),
     ];
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    let error = client.store.claim(&client.mutex("b", LONG)).await.unwrap_err();
+    let error = client
+        .store
+        .claim(&client.mutex("b", LONG))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("OOM"), "{error}");
     assert!(!error.may_have_taken_effect());
     for _ in 0..3 {
@@ -289,7 +317,14 @@ async fn without_memory_holds_are_still_renewed_and_released() {
         assert_eq!(format!("{replies:?}"), "[Held, Held]");
     }
     for renewal in &renewals {
-        assert!(client.store.release(&renewal.hold).await.unwrap().was_held());
+        assert!(
+            client
+                .store
+                .release(&renewal.hold)
+                .await
+                .unwrap()
+                .was_held()
+        );
     }
     assert_eq!(client.store.list("").await.unwrap(), []);
 }

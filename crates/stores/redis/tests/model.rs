@@ -3,11 +3,7 @@
 //! The clock of the server runs on while a sequence is played, and that of the reference stands. So
 //! leases end at half seconds and time passes in whole ones, and a sequence that a busy machine
 //! plays too slowly is not judged further.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -151,7 +147,10 @@ impl Side {
             Ok(ClaimReply::Queued(queued)) => Said::Queued(queued.ahead),
             Ok(ClaimReply::Busy(_)) => self.refused(client, claim, "busy".into()).await,
             Ok(gone) => self.refused(client, claim, format!("{gone:?}")).await,
-            Err(error) => self.refused(client, claim, format!("{:?}", error.kind())).await,
+            Err(error) => {
+                self.refused(client, claim, format!("{:?}", error.kind()))
+                    .await
+            }
         }
     }
 
@@ -185,7 +184,10 @@ impl Side {
         holders.sort();
         let waiters: Vec<_> = view.waiters.iter().map(|p| self.party(p)).collect();
         let delayed = view.delayed_for.is_some();
-        format!("{} {} {holders:?} {waiters:?} {delayed}", view.name, view.limit)
+        format!(
+            "{} {} {holders:?} {waiters:?} {delayed}",
+            view.name, view.limit
+        )
     }
 
     async fn apply(&mut self, op: &Op, client: usize, claim: Option<&Claim>) -> Said {
@@ -289,7 +291,9 @@ async fn compare(redis: &Redis, case: usize, ops: Vec<Op>) -> Result<bool, TestC
             queue,
         } = op
         {
-            let so_far = claims.iter().filter(|(_, c)| c.name.as_str() == NAMES[name]);
+            let so_far = claims
+                .iter()
+                .filter(|(_, c)| c.name.as_str() == NAMES[name]);
             if so_far.count() >= MOST_CLAIMS {
                 continue;
             }
@@ -339,7 +343,9 @@ async fn compare(redis: &Redis, case: usize, ops: Vec<Op>) -> Result<bool, TestC
 #[test]
 fn answers_are_those_of_the_reference() {
     let redis = Redis::with().clock_shim().start().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     let config = ProptestConfig {
         cases: 300,
         failure_persistence: None,

@@ -83,7 +83,10 @@ async fn with_its_data_queue_and_lock_delay_are_kept() {
     server.kill().unwrap();
     server.start_again().unwrap();
     let reply = eventually_answers(&client, &client.mutex("d", LONG)).await;
-    assert!(matches!(reply, ClaimReply::Queued(_)), "the delay is over: {reply:?}");
+    assert!(
+        matches!(reply, ClaimReply::Queued(_)),
+        "the delay is over: {reply:?}"
+    );
     client.store.release(&hold(&held, &grant)).await.unwrap();
     client.granted(&queue[0]).await;
     client.queued(&queue[1]).await;
@@ -140,7 +143,11 @@ async fn forgotten_scripts_are_brought_again_at_any_step() {
     forget();
     client.queued(&next).await;
     forget();
-    let held = client.store.renew(&[renewal(&claim, &grant)]).await.unwrap();
+    let held = client
+        .store
+        .renew(&[renewal(&claim, &grant)])
+        .await
+        .unwrap();
     assert_eq!(format!("{held:?}"), "[Held]");
     forget();
     let view = client.store.inspect(&claim.name).await.unwrap().unwrap();
@@ -148,9 +155,23 @@ async fn forgotten_scripts_are_brought_again_at_any_step() {
     forget();
     client.store.withdraw(&next).await.unwrap();
     forget();
-    assert!(client.store.check(&claim.name, grant.seq).await.unwrap().is_current());
+    assert!(
+        client
+            .store
+            .check(&claim.name, grant.seq)
+            .await
+            .unwrap()
+            .is_current()
+    );
     forget();
-    assert!(client.store.release(&hold(&claim, &grant)).await.unwrap().was_held());
+    assert!(
+        client
+            .store
+            .release(&hold(&claim, &grant))
+            .await
+            .unwrap()
+            .was_held()
+    );
     forget();
     assert_eq!(client.store.list("").await.unwrap(), []);
 }
@@ -193,9 +214,17 @@ async fn a_server_that_becomes_a_replica_is_given_up() {
     client.granted(&client.mutex("before", LONG)).await;
     let port = master.port().to_string();
     server.cli(&["REPLICAOF", "127.0.0.1", &port]).unwrap();
-    let first = client.store.claim(&client.mutex("a", LONG)).await.unwrap_err();
+    let first = client
+        .store
+        .claim(&client.mutex("a", LONG))
+        .await
+        .unwrap_err();
     assert!(!first.may_have_taken_effect(), "{first}");
-    let second = client.store.claim(&client.mutex("a", LONG)).await.unwrap_err();
+    let second = client
+        .store
+        .claim(&client.mutex("a", LONG))
+        .await
+        .unwrap_err();
     assert_eq!(second.kind(), ErrorKind::Unsupported, "{second}");
     let named = format!("is a replica of 127.0.0.1:{port}");
     assert!(second.to_string().contains(&named), "{second}");

@@ -41,7 +41,10 @@ async fn a_waiter_whose_connection_is_reset_enters() {
     .await;
     let before = proxy.links().len();
     proxy.reset();
-    eventually("it has connected again", async || proxy.links().len() > before).await;
+    eventually("it has connected again", async || {
+        proxy.links().len() > before
+    })
+    .await;
     let token = number(&held);
     held.release().await.unwrap();
     let next = soon("the waiter", waiting).await.unwrap().unwrap();
@@ -61,10 +64,18 @@ async fn a_lost_message_costs_time_only() {
         one.inspect("a").await.unwrap().unwrap().waiters.len() == 1
     })
     .await;
-    proxy.links().pop().unwrap().flow(Direction::Down, Flow::Blackhole);
+    proxy
+        .links()
+        .pop()
+        .unwrap()
+        .flow(Direction::Down, Flow::Blackhole);
     held.release().await.unwrap();
     let view = one.inspect("a").await.unwrap().unwrap();
-    assert_eq!((view.holders.len(), view.waiters.len()), (1, 0), "granted at once");
+    assert_eq!(
+        (view.holders.len(), view.waiters.len()),
+        (1, 0),
+        "granted at once"
+    );
     let next = soon("the waiter", waiting).await.unwrap().unwrap();
     assert!(next.is_valid());
     assert!(one.check(&next.sequencer()).await.unwrap().is_current());
@@ -84,7 +95,13 @@ async fn a_paused_server_wakes_when_it_goes_on() {
     .await;
     server.cli(&["CLIENT", "PAUSE", "700", "ALL"]).unwrap();
     held.release().await.unwrap();
-    assert!(soon("the waiter", waiting).await.unwrap().unwrap().is_valid());
+    assert!(
+        soon("the waiter", waiting)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_valid()
+    );
 }
 
 /// A client that waits for nothing does not connect again by itself, and one that waits does not

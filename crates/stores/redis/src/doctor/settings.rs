@@ -31,10 +31,7 @@ fn memory(look: &Look) -> Option<Finding> {
             "set maxmemory-policy noeviction, or use another server",
         ));
     }
-    let Some(limit) = look.server.field("maxmemory") else {
-        return None;
-    };
-    let message = match limit {
+    let message = match look.server.field("maxmemory")? {
         "0" => format!("{to} has no memory limit of its own"),
         bytes => format!(
             "{to} takes no new locks above {bytes} bytes; holds are renewed and released even then"
@@ -57,7 +54,9 @@ fn persistence(look: &Look, config: &Config) -> Option<Finding> {
     let restart = "a hold may be granted twice; tokens still rise";
     if logged {
         return match look.setting("appendfsync") {
-            Some("always") => ok(format!("{to} writes every grant to its disk before it answers")),
+            Some("always") => ok(format!(
+                "{to} writes every grant to its disk before it answers"
+            )),
             Some("everysec") => warn(format!(
                 "{to} writes to its disk each second: a machine that loses its power loses up to a \
                  second of grants, and {restart}"
@@ -66,12 +65,18 @@ fn persistence(look: &Look, config: &Config) -> Option<Finding> {
                 "{to} writes to its disk when the system likes: a machine that loses its power \
                  loses grants, and {restart}"
             )),
-            None => ok(format!("{to} logs every grant; how often to disk could not be seen")),
+            None => ok(format!(
+                "{to} logs every grant; how often to disk could not be seen"
+            )),
         };
     }
     match look.setting("save") {
-        None => warn(format!("{to} keeps no log: a restart loses holds; {restart}")),
-        Some("") => warn(format!("{to} keeps nothing: a restart loses all holds; {restart}")),
+        None => warn(format!(
+            "{to} keeps no log: a restart loses holds; {restart}"
+        )),
+        Some("") => warn(format!(
+            "{to} keeps nothing: a restart loses all holds; {restart}"
+        )),
         Some(_) => warn(format!(
             "{to} keeps snapshots only: a restart goes back to the last one; {restart}"
         )),
@@ -88,7 +93,9 @@ fn replicas(look: &Look, config: &Config) -> Option<Finding> {
         0 => finding(
             Severity::Warning,
             "replication",
-            format!("{to} has {count} replicas and does not wait for them: a failover loses grants"),
+            format!(
+                "{to} has {count} replicas and does not wait for them: a failover loses grants"
+            ),
             "add wait=1, or use redis+sentinel: to follow the master",
         ),
         wait => finding(
@@ -101,10 +108,15 @@ fn replicas(look: &Look, config: &Config) -> Option<Finding> {
 }
 
 fn enough_replicas(look: &Look) -> Option<Finding> {
-    let need = look.number("min-replicas-to-write").filter(|need| *need > 0)?;
+    let need = look
+        .number("min-replicas-to-write")
+        .filter(|need| *need > 0)?;
     let good = look.server.field("min_slaves_good_slaves")?;
     let good: u64 = good.parse().ok()?;
-    let message = format!("{} writes with {need} replicas or more, and has {good}", look.to());
+    let message = format!(
+        "{} writes with {need} replicas or more, and has {good}",
+        look.to()
+    );
     Some(match good < need {
         true => finding(
             Severity::Broken,
@@ -157,7 +169,10 @@ fn clock(look: &Look) -> Option<Finding> {
         finding(
             Severity::Broken,
             "clock",
-            format!("{} says that it is before 2020, and tokens begin there", look.to()),
+            format!(
+                "{} says that it is before 2020, and tokens begin there",
+                look.to()
+            ),
             "set the clock of the server",
         )
     })

@@ -263,6 +263,13 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Whether a server that does not tell what it is can be used all the same.
+    pub(crate) fn trusts_blindly(&self) -> bool {
+        matches!(self.topology, Topology::One(_)) && self.strict.is_none()
+    }
+}
+
 impl Login {
     fn parse(text: &str) -> Result<Self> {
         let (user, password) = match text.split_once(':') {

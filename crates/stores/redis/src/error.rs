@@ -7,7 +7,7 @@ use redis::{ErrorKind as Kind, RedisError, ServerErrorKind};
 pub(crate) fn connecting(error: RedisError, to: &str) -> Error {
     let (kind, advice) = match error.kind() {
         Kind::AuthenticationFailed => (ErrorKind::Denied, "check the user and the password"),
-        Kind::RESP3NotSupported => (
+        _ if is_without_resp3(&error) => (
             ErrorKind::Unsupported,
             "clinch needs RESP3, so Redis 6 or newer, and a proxy in between must pass HELLO 3",
         ),
@@ -111,7 +111,7 @@ fn wrong_type(to: &str) -> Error {
     .with_advice("something else writes keys of this name: use another namespace, or database")
 }
 
-fn is_denied(error: &RedisError) -> bool {
+pub(crate) fn is_denied(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
 }
 
@@ -125,6 +125,20 @@ pub(crate) fn is_broken(error: &RedisError) -> bool {
     }
 }
 
+/// What the driver says, as one line.
 fn text(error: &RedisError) -> String {
-    error.to_string()
+    let words: Vec<_> = error
+        .to_string()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    words.join(" ")
+}
+
+/// Whether the server, or what stands before it, does not know how to change the protocol.
+fn is_without_resp3(error: &RedisError) -> bool {
+    let text = text(error);
+    error.kind() == Kind::RESP3NotSupported
+        || text.contains("NOPROTO")
+        || text.contains("unknown command") && text.contains("HELLO")
 }

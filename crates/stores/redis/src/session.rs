@@ -3,11 +3,11 @@
 //! It carries commands and, by RESP3, messages. Requests of all tasks share it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clinch_core::{Effect, Error, ErrorKind, Result, keeper};
+use clinch_core::{Clock, Effect, Error, ErrorKind, Result, keeper};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Kind,
@@ -16,7 +16,7 @@ use redis::{
 };
 
 use crate::config::{Address, Config, Login};
-use crate::error::{connecting, is_broken, sending};
+use crate::error::{connecting, is_broken, is_denied, sending};
 use crate::scripts::Call;
 use crate::server::{self, Server};
 use crate::wakes::Ears;
@@ -62,6 +62,8 @@ pub(crate) struct Session {
     live: Mutex<Option<Live>>,
     /// Held while a connection is made, so that only one is.
     making: tokio::sync::Mutex<()>,
+    /// How often none could be made, and why the last time: whoever waited meanwhile fails as well.
+    failures: Mutex<(u64, Option<Error>)>,
     made: AtomicU64,
     commands: AtomicU64,
 }
@@ -74,6 +76,7 @@ impl Session {
             ears,
             live: Mutex::default(),
             making: tokio::sync::Mutex::default(),
+            failures: Mutex::default(),
             made: AtomicU64::default(),
             commands: AtomicU64::default(),
         })
@@ -107,19 +110,29 @@ impl Session {
         if let Some(live) = self.current() {
             return Ok(live);
         }
+        let (before, _) = self.failure();
         let _making = self.making.lock().await;
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let limit = self.config.timeout;
-        let made = tokio::time::timeout(limit, self.connect()).await;
-        let live = made.unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorKind::Unreachable,
-                format!("the server does not answer within {limit:?}"),
-            ))
-        })?;
+        if let (failures, Some(error)) = self.failure()
+            && failures != before
+        {
+            return Err(error);
+        }
+        let live = match self.connect_in_time().await {
+            Ok(live) => live,
+            Err(error) => {
+                let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+                *failures = (failures.0 + 1, Some(error.clone()));
+                return Err(error);
+            }
+        };
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
+        if self.ears.is_closed() {
+            self.reset();
+            return Err(closed());
+        }
         if live.number > 0 {
             // What was said while nobody listened is lost: whoever waits should look again.
             self.ears.book.hint_all();
@@ -127,9 +140,29 @@ impl Session {
         Ok(live)
     }
 
-    async fn connect(self: &Arc<Self>) -> Result<Live> {
+    fn failure(&self) -> (u64, Option<Error>) {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.clone()
+    }
+
+    async fn connect_in_time(self: &Arc<Self>) -> Result<Live> {
+        if self.ears.is_closed() {
+            return Err(closed());
+        }
+        let (limit, to) = (self.config.timeout, OnceLock::new());
+        let made = tokio::time::timeout(limit, self.connect(&to)).await;
+        made.unwrap_or_else(|_| {
+            let to = to.get().map_or("the server", String::as_str);
+            let text = format!("{to} does not answer within {limit:?}");
+            Err(Error::new(ErrorKind::Unreachable, text)
+                .with_advice("is it Redis, and does it run?"))
+        })
+    }
+
+    /// Makes a connection; where to is known before it is made.
+    async fn connect(self: &Arc<Self>, told: &OnceLock<String>) -> Result<Live> {
         let address = self.locate.locate().await?;
-        let to = address.to_string();
+        let to = told.get_or_init(|| address.to_string()).clone();
         let failed = |error| connecting(error, &to);
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let session = Arc::downgrade(self);
@@ -164,7 +197,14 @@ impl Session {
         };
         let asking = async { connection.req_packed_command(&redis::cmd("INFO")).await };
         let (info, listening) = tokio::join!(asking, listening);
-        let server = Server::read(info.map_err(failed)?, &to);
+        let server = match info {
+            Ok(info) => Server::read(info, &to),
+            Err(error) if self.config.trusts_blindly() && is_denied(&error) => {
+                tracing::warn!(%error, "the server cannot be checked: its INFO is denied");
+                Server::unknown(&to)
+            }
+            Err(error) => return Err(failed(error)),
+        };
         server::check(&server, &self.config)?;
         if let Err(error) = listening {
             // Waiters still repeat their claims.
@@ -199,7 +239,7 @@ impl Session {
         let reconnecting = async move {
             let mut pause = Duration::from_millis(20);
             while self.ears.is_needed() && self.live().await.is_err() {
-                tokio::time::sleep(pause).await;
+                Clock::boot().sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }
         };
@@ -331,6 +371,13 @@ pub(crate) enum Trouble {
     Ours(Error),
 }
 
+impl Trouble {
+    /// Whether the user may not do this.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Theirs(error, _) if is_denied(error))
+    }
+}
+
 impl From<Trouble> for Error {
     fn from(trouble: Trouble) -> Self {
         match trouble {
@@ -338,6 +385,10 @@ impl From<Trouble> for Error {
             Trouble::Ours(error) => error,
         }
     }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store was closed")
 }
 
 fn unreplicated(acks: i64, wait: u32, to: &str) -> Error {

@@ -1,7 +1,6 @@
 //! Locks on Redis.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +9,7 @@ use clinch_core::store::{
     Hold, Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo,
     Wakes, mismatch,
 };
-use clinch_core::{ClientId, Error, MAX_NAME, Name, Result, keeper};
+use clinch_core::{ClientId, Error, ErrorKind, LostReason, MAX_NAME, Name, Result, keeper};
 
 use crate::config::{Config, Topology};
 use crate::floor::{ListBaton, ScriptFloor};
@@ -37,9 +36,6 @@ pub struct RedisStore {
     servers: Servers,
     group: Arc<Group>,
     ears: Arc<Ears>,
-    /// The greatest number seen: a server that lost its data and whose clock is behind must not
-    /// give a smaller one.
-    seen: AtomicU64,
 }
 
 impl RedisStore {
@@ -63,7 +59,6 @@ impl RedisStore {
             keys,
             servers,
             ears,
-            seen: AtomicU64::new(0),
         };
         let servers = store.servers.clone();
         keeper::run(async move { servers.connect().await }).await?;
@@ -117,15 +112,10 @@ impl RedisStore {
             .and_then(|reply| expect(reply, self.info.scheme, pick))
             .map_err(|error| self.explain(error))
     }
-
-    /// Remembers the greatest number.
-    fn saw(&self, seq: u64) {
-        self.seen.fetch_max(seq, Ordering::Relaxed);
-    }
 }
 
 /// Yes, or why not.
-fn held(reply: Reply) -> Option<Result<(), clinch_core::LostReason>> {
+fn held(reply: Reply) -> Option<Result<(), LostReason>> {
     match reply {
         Reply::Yes => Some(Ok(())),
         Reply::No(reason) => Some(Err(reason)),
@@ -150,7 +140,7 @@ impl Store for RedisStore {
             .with_name(claim.name.as_str())
             .with_advice("shorten them, or raise the URL's longest= for all clients"));
         }
-        let packed = step::claim(claim, self.seen.load(Ordering::Relaxed));
+        let packed = step::claim(claim, self.ears.greatest());
         let kept = self.servers.keeps_wakes();
         let reply = self
             .step(&claim.name, packed, true, |reply| match reply {
@@ -159,7 +149,7 @@ impl Store for RedisStore {
             })
             .await??;
         if let ClaimReply::Granted(grant) = &reply {
-            self.saw(grant.seq);
+            self.ears.saw(grant.seq);
         }
         Ok(reply)
     }
@@ -180,9 +170,15 @@ impl Store for RedisStore {
         for answer in sent {
             let reply = answered(answer).await;
             let held = reply.and_then(|reply| expect(reply, self.info.scheme, held));
-            replies.push(match held.map_err(|error| self.explain(error))? {
-                Ok(()) => RenewReply::Held,
-                Err(reason) => RenewReply::Lost(reason),
+            replies.push(match held {
+                Ok(Ok(())) => RenewReply::Held,
+                Ok(Err(reason)) => RenewReply::Lost(reason),
+                // Something else has written over this lock: it takes no other hold with it.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    tracing::error!(%error, "a hold is lost");
+                    RenewReply::Lost(LostReason::Forgotten)
+                }
+                Err(error) => return Err(self.explain(error)),
             });
         }
         Ok(replies)
@@ -236,7 +232,11 @@ impl Store for RedisStore {
                 session.subscribe(&channel).await?;
             }
             let ending = async move {
-                sender.closed().await;
+                // A sender that is kept would keep the stream open after the store has closed.
+                tokio::select! {
+                    () = sender.closed() => {}
+                    () = ears.closed() => return,
+                }
                 if !ears.watchers.any() {
                     for session in servers.all() {
                         session.unsubscribe(&channel).await;
@@ -263,7 +263,8 @@ impl Store for RedisStore {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         let (servers, config) = (self.servers.clone(), self.config.clone());
-        keeper::run(async move { doctor::examine(&servers, &config).await })
+        let keys = self.keys.clone();
+        keeper::run(async move { doctor::examine(&servers, &config, &keys).await })
             .await
             .map_err(|error| self.explain(error))
     }

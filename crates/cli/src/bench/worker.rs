@@ -100,7 +100,10 @@ async fn turns(
         let mut turn = Turn {
             asked: asked.as_nanos(),
             entered: entered.as_nanos(),
-            token: guard.token().get(),
+            token: match store.info().capabilities.tokens {
+                true => guard.token().get(),
+                false => 0,
+            },
             operations: store.operations() - operations,
             ..Turn::default()
         };

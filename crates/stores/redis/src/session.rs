@@ -122,7 +122,7 @@ impl Session {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
         if live.number > 0 {
             // What was said while nobody listened is lost: whoever waits should look again.
-            self.ears.book.hint_all();
+            self.ears.missed();
         }
         Ok(live)
     }

@@ -6,6 +6,7 @@ use clinch_core::store::{Wake, WakeBook};
 use redis::{PushInfo, PushKind, Value};
 
 use crate::events::Watchers;
+use crate::guest::Rooms;
 use crate::record;
 
 /// All messages of one client, from all its connections.
@@ -19,6 +20,8 @@ pub(crate) struct Ears {
     pub(crate) book: WakeBook,
     /// Who watches.
     pub(crate) watchers: Watchers,
+    /// Who waits for the releases of others, in their layouts.
+    pub(crate) rooms: Rooms,
     closed: Mutex<bool>,
 }
 
@@ -29,6 +32,7 @@ impl Ears {
             events,
             book: WakeBook::default(),
             watchers: Watchers::default(),
+            rooms: Rooms::default(),
             closed: Mutex::default(),
         })
     }
@@ -39,6 +43,7 @@ impl Ears {
         if self.watchers.any() {
             channels.push(self.events.clone());
         }
+        channels.extend(self.rooms.channels());
         channels.retain(|channel| !channel.is_empty());
         channels
     }
@@ -46,7 +51,13 @@ impl Ears {
     /// Whether a lost connection should be made again at once.
     pub(crate) fn is_needed(&self) -> bool {
         let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        !closed && (self.book.is_awaited() || self.watchers.any())
+        !closed && (self.book.is_awaited() || self.watchers.any() || self.rooms.any())
+    }
+
+    /// Messages may have been lost: whoever waits should look again.
+    pub(crate) fn missed(&self) {
+        self.book.hint_all();
+        self.rooms.hint_all();
     }
 
     /// A message has come.
@@ -62,6 +73,8 @@ impl Ears {
         };
         if channel == self.events.as_bytes() {
             self.watchers.tell(&message);
+        } else if self.channel.is_empty() {
+            self.rooms.tell(&channel);
         } else if let Some((request, grant)) = record::message(&message) {
             self.book
                 .deliver(request, grant.map_or(Wake::Hint, Wake::Granted));
@@ -72,5 +85,6 @@ impl Ears {
         *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.book.close();
         self.watchers.close();
+        self.rooms.close();
     }
 }

@@ -4,24 +4,31 @@ use clinch_core::Result;
 use clinch_core::store::{Finding, Severity};
 
 use crate::config::Config;
+use crate::keys::Keys;
 use crate::servers::Servers;
+use crate::strict;
 
-pub(crate) async fn examine(servers: &Servers, config: &Config) -> Result<Vec<Finding>> {
+pub(crate) async fn examine(
+    servers: &Servers,
+    config: &Config,
+    keys: &Keys,
+) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for session in servers.all() {
-        let server = session.live().await?.server;
+        let live = session.live().await?;
+        let server = &live.server;
         findings.push(finding(
             Severity::Ok,
             "server",
             format!("{} {:?}", server.address, server.version()),
             "",
         ));
-        let _ = config;
+        findings.extend(strict::examine(&session, &live, config, keys).await?);
     }
     Ok(findings)
 }
 
-fn finding(severity: Severity, subject: &str, message: String, advice: &str) -> Finding {
+pub(crate) fn finding(severity: Severity, subject: &str, message: String, advice: &str) -> Finding {
     Finding {
         severity,
         subject: subject.into(),

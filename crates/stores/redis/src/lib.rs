@@ -14,12 +14,17 @@ mod group;
 mod inspect;
 mod keys;
 mod open;
+mod promises;
 mod record;
+mod replicas;
 mod scripts;
+mod sentinel;
+mod sentinel_watch;
 mod server;
 mod servers;
 mod session;
 mod store;
+mod strict;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakes;

@@ -47,5 +47,8 @@ fn not_yet() -> Error {
 /// assert!(clinch_redis::stores().iter().any(|info| info.scheme == "redis"));
 /// ```
 pub fn stores() -> Vec<StoreInfo> {
-    vec![RedisStore::describe("redis")]
+    vec![
+        RedisStore::describe("redis"),
+        RedisStore::describe("redis+sentinel"),
+    ]
 }

@@ -14,9 +14,11 @@ use redis::{
     IntoConnectionInfo, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError,
     ServerErrorKind, Value,
 };
+use tokio::sync::watch;
 
 use crate::config::{Address, Config, Login};
 use crate::error::{connecting, is_broken, sending};
+use crate::replicas;
 use crate::scripts::Call;
 use crate::server::{self, Server};
 use crate::wakes::Ears;
@@ -42,6 +44,8 @@ impl Locate for Address {
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     number: u64,
+    /// How often the session had moved on when it was made.
+    moves: u64,
     /// The server at its other end.
     pub(crate) server: Arc<Server>,
 }
@@ -63,6 +67,8 @@ pub(crate) struct Session {
     /// Held while a connection is made, so that only one is.
     making: tokio::sync::Mutex<()>,
     made: AtomicU64,
+    /// How often another server has taken over.
+    moves: watch::Sender<u64>,
     commands: AtomicU64,
 }
 
@@ -75,6 +81,7 @@ impl Session {
             live: Mutex::default(),
             making: tokio::sync::Mutex::default(),
             made: AtomicU64::default(),
+            moves: watch::Sender::default(),
             commands: AtomicU64::default(),
         })
     }
@@ -111,14 +118,7 @@ impl Session {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let limit = self.config.timeout;
-        let made = tokio::time::timeout(limit, self.connect()).await;
-        let live = made.unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorKind::Unreachable,
-                format!("the server does not answer within {limit:?}"),
-            ))
-        })?;
+        let live = self.make().await?;
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
         if live.number > 0 {
             // What was said while nobody listened is lost: whoever waits should look again.
@@ -127,7 +127,40 @@ impl Session {
         Ok(live)
     }
 
-    async fn connect(self: &Arc<Self>) -> Result<Live> {
+    /// Another server has taken over: whoever waits for an answer of the old one, which may hang,
+    /// shall ask the new one instead.
+    pub(crate) fn move_to(self: &Arc<Self>, address: &str) {
+        let there = |live: &Live| &*live.server.address == address;
+        if self.current().as_ref().is_some_and(there) {
+            return;
+        }
+        self.moves.send_modify(|moves| *moves += 1);
+        self.reset();
+        self.ears.book.hint_all();
+        self.reconnect();
+    }
+
+    /// Makes a connection, to the server that is the right one at the end.
+    async fn make(self: &Arc<Self>) -> Result<Live> {
+        let mut moved = self.moves.subscribe();
+        loop {
+            let limit = self.config.timeout;
+            let before = *moved.borrow_and_update();
+            let made = tokio::select! {
+                biased;
+                made = tokio::time::timeout(limit, self.connect(before)) => made,
+                Ok(()) = moved.changed() => continue,
+            };
+            return made.unwrap_or_else(|_| {
+                Err(Error::new(
+                    ErrorKind::Unreachable,
+                    format!("the server does not answer within {limit:?}"),
+                ))
+            });
+        }
+    }
+
+    async fn connect(self: &Arc<Self>, moves: u64) -> Result<Live> {
         let address = self.locate.locate().await?;
         let to = address.to_string();
         let failed = |error| connecting(error, &to);
@@ -173,6 +206,7 @@ impl Session {
         Ok(Live {
             connection,
             number,
+            moves,
             server: Arc::new(server),
         })
     }
@@ -180,13 +214,19 @@ impl Session {
     /// The connection has ended: whoever waits for messages needs another one.
     fn disconnected(self: Arc<Self>, number: u64) {
         self.give_up(number);
+        self.reconnect();
+    }
+
+    /// Connects again if somebody waits for messages.
+    fn reconnect(self: &Arc<Self>) {
         if !self.ears.is_needed() {
             return;
         }
+        let session = self.clone();
         let reconnecting = async move {
             let mut pause = Duration::from_millis(20);
-            while self.ears.is_needed() && self.live().await.is_err() {
-                tokio::time::sleep(pause).await;
+            while session.ears.is_needed() && session.live().await.is_err() {
+                rest(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }
         };
@@ -203,19 +243,25 @@ impl Session {
     ) -> Result<Value, Trouble> {
         let live = self.live().await.map_err(Trouble::Ours)?;
         let by_hash = call.script.by_hash(call, live.server.run());
-        match self.run(&live, by_hash, call.wait, asking).await {
+        match self.run(&live, by_hash, call, asking).await {
             Err(Trouble::Theirs(error, _))
                 if error.kind() == Kind::Server(ServerErrorKind::NoScript) =>
             {
                 let by_text = call.script.by_text(call, live.server.run());
-                self.run(&live, by_text, call.wait, asking).await
+                self.run(&live, by_text, call, asking).await
             }
             outcome => outcome,
         }
     }
 
-    async fn run(&self, live: &Live, cmd: Cmd, wait: u32, asking: bool) -> Result<Value, Trouble> {
-        if wait == 0 && !asking {
+    async fn run(
+        &self,
+        live: &Live,
+        cmd: Cmd,
+        call: &Call,
+        asking: bool,
+    ) -> Result<Value, Trouble> {
+        if call.wait == 0 && !asking {
             return self.query(live, &cmd).await;
         }
         let mut pipeline = Pipeline::new();
@@ -225,13 +271,9 @@ impl Session {
             count += 1;
         }
         pipeline.add_command(cmd);
-        if wait > 0 {
+        if call.wait > 0 {
             count += 1;
-            let limit = self.config.timeout.as_millis() / 2;
-            pipeline
-                .cmd("WAIT")
-                .arg(wait)
-                .arg(u64::try_from(limit).unwrap_or(u64::MAX));
+            pipeline.add_command(replicas::wait(call.wait, self.config.timeout));
         }
         let mut connection = live.connection.clone();
         self.commands.fetch_add(count, Ordering::Relaxed);
@@ -243,14 +285,7 @@ impl Session {
         let reply = reply
             .extract_error()
             .map_err(|error| self.trouble(live, error))?;
-        match replies.next() {
-            Some(Value::Int(acks)) if acks < i64::from(wait) => Err(Trouble::Ours(unreplicated(
-                acks,
-                wait,
-                &live.server.address,
-            ))),
-            _ => Ok(reply),
-        }
+        replicas::settled(call, reply, replies.next(), &live.server.address).map_err(Trouble::Ours)
     }
 
     /// Sends one command; the keeper must poll this.
@@ -271,16 +306,21 @@ impl Session {
         live: &Live,
         reply: impl Future<Output = redis::RedisResult<T>>,
     ) -> Result<T, Trouble> {
-        match tokio::time::timeout(self.config.timeout, reply).await {
-            Ok(reply) => reply.map_err(|error| self.trouble(live, error)),
-            Err(_) => {
-                self.give_up(live.number);
-                let to = &live.server.address;
-                let text = format!("{to} does not answer within {:?}", self.config.timeout);
-                let error = Error::new(ErrorKind::Unreachable, text);
-                Err(Trouble::Ours(error.with_effect(Effect::Possible)))
+        let mut moved = self.moves.subscribe();
+        let to = &live.server.address;
+        let why = tokio::select! {
+            biased;
+            reply = tokio::time::timeout(self.config.timeout, reply) => match reply {
+                Ok(reply) => return reply.map_err(|error| self.trouble(live, error)),
+                Err(_) => format!("{to} does not answer within {:?}", self.config.timeout),
+            },
+            Ok(_) = moved.wait_for(|moves| *moves > live.moves) => {
+                format!("{to} is not the master any more")
             }
-        }
+        };
+        self.give_up(live.number);
+        let error = Error::new(ErrorKind::Unreachable, why);
+        Err(Trouble::Ours(error.with_effect(Effect::Possible)))
     }
 
     fn trouble(&self, live: &Live, error: RedisError) -> Trouble {
@@ -327,13 +367,13 @@ impl From<Trouble> for Error {
     }
 }
 
-fn unreplicated(acks: i64, wait: u32, to: &str) -> Error {
-    Error::new(
-        ErrorKind::Unreachable,
-        format!("{to}: {acks} of {wait} replicas have it, and a failover could lose it"),
-    )
-    .with_effect(Effect::Possible)
-    .with_advice("look at the replicas, or ask for fewer with wait=N")
+/// A pause between two tries, on the keeper.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "nothing depends on its length, so the clock does not matter"
+)]
+pub(crate) async fn rest(span: Duration) {
+    tokio::time::sleep(span).await;
 }
 
 /// A client of the driver for one server.

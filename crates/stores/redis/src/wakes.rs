@@ -1,9 +1,10 @@
 //! What a client hears: grants of its claims, and events.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clinch_core::store::{Wake, WakeBook};
 use redis::{PushInfo, PushKind, Value};
+use tokio::sync::watch;
 
 use crate::events::Watchers;
 use crate::record;
@@ -19,7 +20,7 @@ pub(crate) struct Ears {
     pub(crate) book: WakeBook,
     /// Who watches.
     pub(crate) watchers: Watchers,
-    closed: Mutex<bool>,
+    closed: watch::Sender<bool>,
 }
 
 impl Ears {
@@ -29,7 +30,7 @@ impl Ears {
             events,
             book: WakeBook::default(),
             watchers: Watchers::default(),
-            closed: Mutex::default(),
+            closed: watch::Sender::default(),
         })
     }
 
@@ -45,8 +46,7 @@ impl Ears {
 
     /// Whether a lost connection should be made again at once.
     pub(crate) fn is_needed(&self) -> bool {
-        let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        !closed && (self.book.is_awaited() || self.watchers.any())
+        !*self.closed.borrow() && (self.book.is_awaited() || self.watchers.any())
     }
 
     /// A message has come.
@@ -68,8 +68,13 @@ impl Ears {
         }
     }
 
+    /// Turns true when the store is closed, or ends without it.
+    pub(crate) fn ended(&self) -> watch::Receiver<bool> {
+        self.closed.subscribe()
+    }
+
     pub(crate) fn close(&self) {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.closed.send_replace(true);
         self.book.close();
         self.watchers.close();
     }

@@ -8,7 +8,8 @@
 -- ARGV[#KEYS + 4]    for how many ms an idle name is remembered
 -- ARGV[#KEYS + 5]    strict mode: id of this run of the server, or empty
 -- ARGV[#KEYS + 6]    strict mode: the key that tells whether the data are those of this run
--- ARGV[#KEYS + 7]    strict mode: for how many ms nothing is granted after a loss
+-- ARGV[#KEYS + 7]    strict mode: the longest lease + lock-delay in ms; after a loss nothing is
+--                    granted for so long
 --
 -- The reply is one packed string for each step. docs/stores/redis.md explains the keys.
 
@@ -33,19 +34,31 @@ local micros = time[1] * 1000000 + time[2] - 1577836800000000
 local now = (micros - micros % 1000) / 1000
 
 local K, limit, last, ticket, taken, holders, waiters, keep, side, pseq, pending, powner, ended, sole
-local dirty, opens
+local dirty, opens, longest, other
 
 -- In strict mode: when granting may begin, after data were lost or another server took over.
+--
+-- Data are those of this server's present time as master when they carry its marks: the id of its
+-- run, another one after each restart, and that of its history, another one after each time as a
+-- replica (and when a first replica comes), when its data were those of another server.
 if RUN ~= '' then
-  local key, pause = ARGV[n + 6], tonumber(ARGV[n + 7])
+  local key, mine = ARGV[n + 6], tonumber(ARGV[n + 7])
+  local history = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
+  local marks = RUN .. (history or '')
   local known = call('GET', key)
-  local run
-  if known then
-    opens, run = unpack('<I8', known), sub(known, 9)
+  longest = mine
+  local before
+  if known and #known > 16 then
+    opens, longest, before = unpack('<I8I8', known)
+    before = sub(known, before)
   end
-  if run ~= RUN or opens > now + pause then
-    opens = now + pause
-    call('SET', key, pack('<I8', opens) .. RUN)
+  -- No pause ends later than its length from now: if it seems to, the clock was set back.
+  if before ~= marks or opens > now + longest then
+    opens = now + longest
+    call('SET', key, pack('<I8I8', opens, longest) .. marks)
+  end
+  if longest ~= mine then
+    other = 'strict mode has longest=' .. longest .. 'ms here, and this client ' .. mine .. 'ms'
   end
   if opens <= now then
     opens = nil
@@ -306,6 +319,10 @@ end
 local function claim(step)
   local _, request, lease, delay, units, wanted, queue, after, details, at =
     unpack('<c1c32I4I4I4I4BI8I2', step)
+  if other then
+    -- Its pause would be too short for leases of others, or theirs for its own.
+    error(other, 0)
+  end
   expire()
   local held = holder(request)
   if held then

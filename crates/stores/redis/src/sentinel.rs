@@ -212,47 +212,46 @@ impl Sentinels {
 
 #[async_trait]
 impl Locate for Arc<Sentinels> {
-    /// Asks them in turn; the next one as soon as one has failed, or has not answered at once.
+    /// Asks a majority of them at once, and one more for each that fails or does not answer at
+    /// once. The newest configuration counts.
     async fn locate(&self) -> Result<Address> {
-        let give_up = tokio::time::Instant::now() + self.limit();
-        let stagger = self.limit() / 4;
+        let now = tokio::time::Instant::now;
+        let give_up = now() + self.limit();
+        let majority = self.count() / 2 + 1;
         // What is still under way is dropped with this.
         let mut asking = JoinSet::new();
-        let (mut started, mut unknown, mut failures) = (0, Vec::new(), Vec::new());
-        let mut stale: Option<(u64, Address)> = None;
-        loop {
-            let mut until = give_up;
-            if started < self.count() {
-                let (sentinels, at) = (self.clone(), self.turn(started));
-                asking.spawn(async move {
-                    let said = async {
-                        let deaf = |_| Ok::<(), ()>(());
-                        let mut connection = sentinels.connect(at, deaf).await?;
-                        sentinels.ask(at, &mut connection).await
-                    };
-                    (at, said.await)
-                });
-                started += 1;
-                until = give_up.min(tokio::time::Instant::now() + stagger);
+        let (mut started, mut wanted, mut answers) = (0, majority, 0);
+        let (mut unknown, mut failures) = (Vec::new(), Vec::new());
+        let mut best: Option<(u64, Address, usize)> = None;
+        let fresh = |epoch| !self.is_stale(epoch);
+        while answers < majority || !best.as_ref().is_some_and(|(epoch, ..)| fresh(*epoch)) {
+            if answers >= majority {
+                // All that have answered are behind.
+                wanted = self.count();
             }
+            while started < wanted.min(self.count()) {
+                asking.spawn(question(self.clone(), self.turn(started)));
+                started += 1;
+            }
+            let until = match started < self.count() {
+                true => give_up.min(now() + self.limit() / 4),
+                false => give_up,
+            };
+            wanted += 1;
             match tokio::time::timeout_at(until, asking.join_next()).await {
                 Ok(Some(Ok((at, Ok(Said::Here(address, epoch)))))) => {
-                    if !self.is_stale(epoch) {
-                        self.is_news(epoch);
-                        self.prefer(at);
-                        return Ok(address);
-                    }
-                    if stale.as_ref().is_none_or(|(known, _)| *known < epoch) {
-                        stale = Some((epoch, address));
+                    answers += 1;
+                    wanted -= 1;
+                    if best.as_ref().is_none_or(|(known, ..)| *known < epoch) {
+                        best = Some((epoch, address, at));
                     }
                 }
                 Ok(Some(Ok((_, Ok(Said::Unknown(names)))))) => unknown.extend(names),
                 Ok(Some(Ok((_, Err(error))))) => failures.push(error),
                 Ok(Some(Err(lost))) => failures
                     .push(Error::new(ErrorKind::Internal, "a question was lost").with_source(lost)),
-                Ok(None) if started < self.count() => {}
-                Err(_) if started < self.count() && until < give_up => {}
                 Ok(None) => break,
+                Err(_) if now() < give_up => {}
                 Err(_) => {
                     let text = format!("no answer within {:?}", self.limit());
                     failures.push(Error::new(ErrorKind::Unreachable, text));
@@ -260,13 +259,23 @@ impl Locate for Arc<Sentinels> {
                 }
             }
         }
-        // Sentinels that were set up anew count from the beginning.
-        if let Some((epoch, address)) = stale {
-            self.epoch.store(epoch, Ordering::Relaxed);
-            return Ok(address);
-        }
-        Err(self.nowhere(&unknown, &failures))
+        let Some((epoch, address, at)) = best else {
+            return Err(self.nowhere(&unknown, &failures));
+        };
+        // It may be smaller than before: sentinels that were set up anew count from the beginning.
+        self.epoch.store(epoch, Ordering::Relaxed);
+        self.prefer(at);
+        Ok(address)
     }
+}
+
+async fn question(sentinels: Arc<Sentinels>, at: usize) -> (usize, Result<Said>) {
+    let said = async {
+        let deaf = |_| Ok::<(), ()>(());
+        let mut connection = sentinels.connect(at, deaf).await?;
+        sentinels.ask(at, &mut connection).await
+    };
+    (at, said.await)
 }
 
 fn strange(what: &'static str) -> RedisError {

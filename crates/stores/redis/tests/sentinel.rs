@@ -269,7 +269,8 @@ async fn what_too_few_replicas_have_is_not_granted() {
     );
 
     stopped.iter().for_each(|s| s.resume().unwrap());
-    soon("the waiter's turn", waiting).await.unwrap().unwrap();
+    let next = soon("the waiter's turn", waiting).await.unwrap();
+    assert!(next.unwrap().is_valid());
     assert!(
         soon("a grant", a.lock("free").acquire())
             .await

@@ -72,13 +72,7 @@ impl Work for Rival {
 /// Measures with hand-over inside the process, and `fair`, at 2, 8 and 64 tasks.
 pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
     for fair in [false, true] {
-        if fair
-            && !lab
-                .clinch
-                .info()
-                .capabilities
-                .has(clinch::store::Capability::Queue)
-        {
+        if fair && !lab.has_queue() {
             report.skip("contended, fair", "this store has no queue");
             return Ok(());
         }

@@ -1,9 +1,9 @@
-//! What a lock on Redis costs at least.
+//! What a lock and a hand-over on Redis cost at least.
 
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use clinch_core::store::Floor;
+use clinch_core::store::{Baton, Floor};
 use clinch_core::{ClientId, Error, ErrorKind, Result, keeper};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 
@@ -77,5 +77,56 @@ impl Floor for ScriptFloor {
             }
         }
         Ok(())
+    }
+}
+
+/// A token in a list: the one who waits longest gets it.
+pub(crate) struct ListBaton {
+    session: Arc<Session>,
+    /// Of its own, because waiting for the token blocks it.
+    connection: MultiplexedConnection,
+    key: String,
+}
+
+impl ListBaton {
+    pub(crate) async fn connect(session: Arc<Session>, name: &str) -> Result<Self> {
+        let key = format!("clinch:baton:{name}");
+        let opening = session.clone();
+        let connection = keeper::run(async move { opening.another().await }).await?;
+        Ok(Self {
+            session,
+            connection,
+            key,
+        })
+    }
+
+    async fn run(&mut self, command: &redis::Cmd) -> Result<()> {
+        let reply = self.connection.req_packed_command(command).await;
+        let reply = reply.and_then(redis::Value::extract_error);
+        reply.map(drop).map_err(|error| sending(error, &self.key))
+    }
+}
+
+#[async_trait]
+impl Baton for ListBaton {
+    async fn take(&mut self) -> Result<()> {
+        let command = redis::cmd("BLPOP").arg(&self.key).arg(30).take();
+        self.run(&command).await
+    }
+
+    async fn pass(&mut self) -> Result<()> {
+        let command = redis::cmd("LPUSH").arg(&self.key).arg("x").take();
+        self.run(&command).await
+    }
+
+    async fn remove(&mut self) -> Result<()> {
+        let (session, key) = (self.session.clone(), self.key.clone());
+        keeper::run(async move {
+            let live = session.live().await?;
+            let command = redis::cmd("DEL").arg(key).take();
+            session.query(&live, &command).await?;
+            Ok(())
+        })
+        .await
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
-//! itself in `scripts/steps.lua`, `record` (what travels), then `wakes` and `events`.
+//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`.
 
 mod config;
 mod doctor;

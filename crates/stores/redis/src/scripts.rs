@@ -12,8 +12,12 @@ pub(crate) struct Script {
 }
 
 /// Claims and what else changes locks.
-pub(crate) static STEPS: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/steps.lua")));
+pub(crate) static STEPS: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("scripts/steps/general.lua"),
+        include_str!("scripts/steps/main.lua"),
+    ))
+});
 /// What an operator sees.
 pub(crate) static VIEW: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/view.lua")));

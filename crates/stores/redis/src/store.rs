@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, Limits,
-    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes, mismatch,
+    Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
+    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    mismatch,
 };
 use clinch_core::{ClientId, Error, MAX_NAME, Name, Result, keeper};
 
 use crate::config::{Config, Topology};
-use crate::floor::ScriptFloor;
+use crate::floor::{ListBaton, ScriptFloor};
 use crate::group::{Group, answered};
 use crate::keys::Keys;
 use crate::record::{Reply, expect, step};
@@ -282,6 +283,13 @@ impl Store for RedisStore {
         };
         let floor = ScriptFloor::new(session, self.me);
         Ok(Some(Box::new(floor)))
+    }
+
+    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
+        let Some(session) = self.servers.all().into_iter().next() else {
+            return Ok(None);
+        };
+        Ok(Some(Box::new(ListBaton::connect(session, name).await?)))
     }
 
     async fn close(&self) -> Result<()> {

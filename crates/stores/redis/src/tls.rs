@@ -7,6 +7,7 @@ use crate::config::Tls;
 impl Tls {
     /// Reads the files, anew for each connection: certificates are renewed.
     pub(crate) fn certificates(&self) -> RedisResult<TlsCertificates> {
+        provide();
         let client_tls = match &self.client {
             Some((cert, key)) => Some(ClientTlsConfig {
                 client_cert: read(cert)?,
@@ -18,6 +19,15 @@ impl Tls {
             client_tls,
             root_cert: self.ca.as_deref().map(read).transpose()?,
         })
+    }
+}
+
+/// The driver leaves the choice of the cryptography to the process, and panics without one. Where the
+/// program has chosen, its choice stays.
+fn provide() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Somebody else may have chosen in between, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
 

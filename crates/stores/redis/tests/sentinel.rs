@@ -1,5 +1,9 @@
 //! Sentinel: failovers of every kind, replicas that must have what counts, sentinels that fail.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and its tasks are its own"
+)]
 
 mod common;
 

@@ -3,7 +3,7 @@
 
 local unpack, sub = struct.unpack, string.sub
 local call = redis.call
-local STATE = '<c1I4I8I8I8I4I4I8I8I8c1I2c0I2c0'
+local SIMPLE = '<c1I8I8c1I2c0I2c0'
 
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2] - 1577836800000000
@@ -13,7 +13,11 @@ local views = {}
 for i, key in ipairs(KEYS) do
   local state = call('GET', key)
   if state then
-    local _, limit, _, _, _, holders, waiters, _, _, _, _, _, _, at = unpack(STATE, state)
+    local form, _, _, _, _, _, at = unpack(SIMPLE, state)
+    local limit, holders, waiters = 1, at <= #state and 1 or 0, 0
+    if form == 'g' then
+      limit, _, _, holders, waiters, _, _, at = unpack('<I4I8I8I4I4I8I8', state, at)
+    end
     local held, waiting = {}, {}
     if holders > 0 then
       held = limit == 1 and { sub(state, at) } or call('HVALS', key .. ':h')

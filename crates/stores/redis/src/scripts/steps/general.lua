@@ -12,58 +12,29 @@
 --                    granted for so long
 --
 -- The reply is one packed string for each step. docs/stores/redis.md explains the keys.
+--
+-- The text is two files in a row. This one has the general case, as functions that are made only when
+-- they are needed, because making them costs more than a step. The other one has the loop over the
+-- steps, and the short cut for a mutex that nobody else wants.
+
+-- The general case: any number of holders and waiters, leases that ran out, delays.
+local function general(now, micros, opens, other, WAKE, EVENTS, TELL, REMEMBER)
 
 local unpack, pack, sub, find = struct.unpack, struct.pack, string.sub, string.find
 local call = redis.call
 
-local n = #KEYS
-local WAKE, EVENTS, TELL, REMEMBER = ARGV[n + 1], ARGV[n + 2], ARGV[n + 3], tonumber(ARGV[n + 4])
-local RUN = ARGV[n + 5]
-
--- version, limit, last number, last ticket, units taken, holders, waiters, the latest end of a
--- lease, how long the side keys live, predecessor (number, ending, owner), ended claims
-local STATE = '<c1I4I8I8I8I4I4I8I8I8c1I2c0I2c0'
+-- The state of a name has two forms, after one letter. "m" is a mutex without waiters: last number,
+-- predecessor (number, ending, owner), ended claims; then the record of the holder, if there is one.
+-- "g" is everything else: the same, and limit, last ticket, units taken, holders, waiters, the latest
+-- end of a lease, and how long the side keys live. Lengths stand before texts.
+local SIMPLE = '<c1I8I8c1I2c0I2c0'
+local STATE = SIMPLE .. 'I4I8I8I4I4I8I8'
 -- phase, request, number, since, until, lease, lock-delay, units, length of the details
-local RECORD = '<c1c32I8I8I8I4I4I4I2'
--- request, number, ending
-local ENDED, REMEMBERED = 41, 8
+local RECORD = '<c1c16I8I8I8I4I4I4I2'
+-- An ended claim (request, the lower half of its number, ending) in bytes, and how many are kept.
+local ENDED, REMEMBERED = 21, 8
 
--- Milliseconds and microseconds since 2020. Redis stops this clock while a script runs.
-local time = call('TIME')
-local micros = time[1] * 1000000 + time[2] - 1577836800000000
-local now = (micros - micros % 1000) / 1000
-
-local K, limit, last, ticket, taken, holders, waiters, keep, side, pseq, pending, powner, ended, sole
-local dirty, opens, longest, other
-
--- In strict mode: when granting may begin, after data were lost or another server took over.
---
--- Data are those of this server's present time as master when they carry its marks: the id of its
--- run, another one after each restart, and that of its history, another one after each time as a
--- replica (and when a first replica comes), when its data were those of another server.
-if RUN ~= '' then
-  local key, mine = ARGV[n + 6], tonumber(ARGV[n + 7])
-  local history = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
-  local marks = RUN .. (history or '')
-  local known = call('GET', key)
-  longest = mine
-  local before
-  if known and #known > 16 then
-    opens, longest, before = unpack('<I8I8', known)
-    before = sub(known, before)
-  end
-  -- No pause ends later than its length from now: if it seems to, the clock was set back.
-  if before ~= marks or opens > now + longest then
-    opens = now + longest
-    call('SET', key, pack('<I8I8', opens, longest) .. marks)
-  end
-  if longest ~= mine then
-    other = 'strict mode has longest=' .. longest .. 'ms here, and this client ' .. mine .. 'ms'
-  end
-  if opens <= now then
-    opens = nil
-  end
-end
+local K, S
 
 local watched
 local function event(kind, record)
@@ -75,94 +46,108 @@ local function event(kind, record)
   end
 end
 
-local function load(key)
-  K, dirty = key, false
-  local state = call('GET', K)
-  if state then
-    local version, at
-    version, limit, last, ticket, taken, holders, waiters, keep, side, pseq, pending, powner, ended, at =
-      unpack(STATE, state)
-    if version ~= '1' then
-      error('this lock was written by another version of clinch', 0)
-    end
-    sole = sub(state, at)
-  else
-    limit, last, ticket, taken, holders, waiters, keep, side = 0, 0, 0, 0, 0, 0, 0, 0
-    pseq, pending, powner, ended, sole = 0, '-', '', '', ''
+local function load(key, state)
+  K = key
+  S = { limit = 0, ticket = 0, taken = 0, holders = 0, waiters = 0, keep = 0, side = 0, sole = '' }
+  if not state then
+    S.last, S.pseq, S.pending, S.powner, S.ended = 0, 0, '-', '', ''
+    return
   end
+  local form, at
+  form, S.last, S.pseq, S.pending, S.powner, S.ended, at = unpack(SIMPLE, state)
+  if form == 'g' then
+    S.limit, S.ticket, S.taken, S.holders, S.waiters, S.keep, S.side, at =
+      unpack('<I4I8I8I4I4I8I8', state, at)
+  elseif form ~= 'm' then
+    error('this lock was written by another version of clinch', 0)
+  elseif at <= #state then
+    S.limit, S.taken, S.holders, S.keep = 1, 1, 1, unpack('<I8', state, at + 33)
+  end
+  S.sole = sub(state, at)
 end
 
 local function save()
-  if not dirty then
+  if not S.dirty then
     return
   end
   local ttl = REMEMBER
-  if holders == 0 and waiters == 0 then
-    limit, taken, keep = 0, 0, 0
-  elseif keep > now then
-    ttl = ttl + keep - now
+  if S.holders > 0 or S.waiters > 0 then
+    if S.keep > now then
+      ttl = ttl + S.keep - now
+    end
+    if S.limit > 1 or S.waiters > 0 then
+      call('SET', K,
+        pack(STATE, 'g', S.last, S.pseq, S.pending, #S.powner, S.powner, #S.ended, S.ended,
+          S.limit, S.ticket, S.taken, S.holders, S.waiters, S.keep, S.side) .. S.sole,
+        'PX', ttl)
+      return
+    end
   end
   call('SET', K,
-    pack(STATE, '1', limit, last, ticket, taken, holders, waiters, keep, side, pseq, pending,
-      #powner, powner, #ended, ended) .. sole,
+    pack(SIMPLE, 'm', S.last, S.pseq, S.pending, #S.powner, S.powner, #S.ended, S.ended) .. S.sole,
     'PX', ttl)
 end
 
 -- Side keys live as long as the state does; their ends are moved in large steps.
 local function keep_until(till, fresh, one, other)
-  if till > keep then
-    keep = till
+  if till > S.keep then
+    S.keep = till
   end
-  if keep + REMEMBER > side then
-    side = keep + 2 * REMEMBER
+  if S.keep + REMEMBER > S.side then
+    S.side = S.keep + 2 * REMEMBER
     for _, key in ipairs({ ':q', ':w', ':h', ':x' }) do
-      call('PEXPIRE', K .. key, side - now)
+      call('PEXPIRE', K .. key, S.side - now)
     end
   elseif fresh then
-    call('PEXPIRE', K .. one, side - now)
-    call('PEXPIRE', K .. other, side - now)
+    call('PEXPIRE', K .. one, S.side - now)
+    call('PEXPIRE', K .. other, S.side - now)
   end
 end
 
 local function remember(request, seq, ending)
-  ended = sub(ended .. request .. pack('<I8', seq) .. ending, -ENDED * REMEMBERED)
+  S.ended = sub(S.ended .. request .. pack('<I4', seq % 4294967296) .. ending, -ENDED * REMEMBERED)
 end
 
--- What became of a claim that has ended: its ending and number, or nothing.
+-- How a claim has ended, and the lower half of its number, if it has.
 local function fate(request)
-  local at = find(ended, request, 1, true)
+  local at = find(S.ended, request, 1, true)
   if at and at % ENDED == 1 then
-    return sub(ended, at + 40, at + 40), unpack('<I8', ended, at + 32)
+    return sub(S.ended, at + 20, at + 20), unpack('<I4', S.ended, at + 16)
   end
+end
+
+-- The channel of the client that a request is of.
+local function channel(prefix, request)
+  return prefix .. string.format('%08x%08x', unpack('>I4I4', request))
 end
 
 -- A mutex has its holder in the state; shared names have theirs in a hash, ordered by a set.
 local function holder(request)
-  if limit == 1 then
-    return holders > 0 and sub(sole, 2, 33) == request and sole
+  if S.limit == 1 then
+    return S.holders > 0 and sub(S.sole, 2, 17) == request and S.sole
   end
-  return holders > 0 and call('HGET', K .. ':h', request)
+  return S.holders > 0 and call('HGET', K .. ':h', request)
 end
 
 local function put_holder(request, record, till)
-  dirty = true
-  if limit == 1 then
-    sole = record
-    if till > keep then
-      keep = till
+  S.dirty = true
+  if S.limit == 1 then
+    S.sole = record
+    if till > S.keep then
+      S.keep = till
     end
   else
     call('HSET', K .. ':h', request, record)
     call('ZADD', K .. ':x', till, request)
-    keep_until(till, holders == 1, ':h', ':x')
+    keep_until(till, S.holders == 1, ':h', ':x')
   end
 end
 
 local function drop_holder(request, units)
-  dirty = true
-  holders, taken = holders - 1, taken - units
-  if limit == 1 then
-    sole = ''
+  S.dirty = true
+  S.holders, S.taken = S.holders - 1, S.taken - units
+  if S.limit == 1 then
+    S.sole = ''
   else
     call('HDEL', K .. ':h', request)
     call('ZREM', K .. ':x', request)
@@ -170,15 +155,15 @@ local function drop_holder(request, units)
 end
 
 local function put_waiter(request, record, till)
-  dirty = true
+  S.dirty = true
   call('HSET', K .. ':w', request, record)
-  keep_until(till, waiters == 1, ':q', ':w')
+  keep_until(till, S.waiters == 1, ':q', ':w')
 end
 
 -- Ends a hold or a place in the queue; an unclean end of a hold may leave a delay.
 local function finish(record, ending, when)
   local phase, request, seq, since, till, lease, delay, units, details, at = unpack(RECORD, record)
-  dirty = true
+  S.dirty = true
   if phase == 'D' then
     return drop_holder(request, units)
   end
@@ -187,11 +172,11 @@ local function finish(record, ending, when)
     event(ending == 'r' and 'w' or ending, record)
     call('ZREM', K .. ':q', request)
     call('HDEL', K .. ':w', request)
-    waiters = waiters - 1
+    S.waiters = S.waiters - 1
     return
   end
   event(ending, record)
-  pseq, pending, powner = seq, ending, unpack('<I2c0', record, at)
+  S.pseq, S.pending, S.powner = seq, ending, unpack('<I2c0', record, at)
   if ending ~= 'r' and delay > 0 then
     put_holder(request,
       pack(RECORD, 'D', request, seq, when, when + delay, lease, delay, units, details)
@@ -216,15 +201,15 @@ end
 
 -- Ends what has run out.
 local function expire()
-  while holders > 0 do
-    local record = sole
-    if limit ~= 1 then
+  while S.holders > 0 do
+    local record = S.sole
+    if S.limit ~= 1 then
       local first = call('ZRANGE', K .. ':x', 0, 0)[1]
       record = first and call('HGET', K .. ':h', first)
       if not record then
         -- Side keys were lost, for example evicted from memory.
         call('DEL', K .. ':h', K .. ':x')
-        holders, taken, dirty = 0, 0, true
+        S.holders, S.taken, S.dirty = 0, 0, true
         return
       end
     end
@@ -239,9 +224,9 @@ end
 
 local function retry_after()
   local left = 0
-  if holders > 0 then
-    if limit == 1 then
-      left = unpack('<I8', sole, 50) - now
+  if S.holders > 0 then
+    if S.limit == 1 then
+      left = unpack('<I8', S.sole, 34) - now
     else
       left = tonumber(call('ZRANGE', K .. ':x', 0, 0, 'WITHSCORES')[2]) - now
     end
@@ -254,58 +239,57 @@ end
 
 -- What a grantee hears.
 local function granted(seq)
-  if pseq > 0 and pseq < seq then
-    return 'G' .. pack('<I8I8c1', seq, pseq, pending) .. powner
+  if S.pseq > 0 and S.pseq < seq then
+    return 'G' .. pack('<I8I8c1', seq, S.pseq, S.pending) .. S.powner
   end
   return 'G' .. pack('<I8I8c1', seq, 0, '-')
 end
 
 local function grant(request, lease, delay, units, details, rest, after)
-  last = last + 1
-  if micros > last then
-    last = micros
+  S.last = S.last + 1
+  if micros > S.last then
+    S.last = micros
   end
-  if after > last then
-    last = after
+  if after > S.last then
+    S.last = after
   end
-  holders, taken = holders + 1, taken + units
-  local record = pack(RECORD, 'H', request, last, now, now + lease + 1, lease, delay, units, details)
+  S.holders, S.taken = S.holders + 1, S.taken + units
+  local record = pack(RECORD, 'H', request, S.last, now, now + lease + 1, lease, delay, units, details)
     .. rest
   put_holder(request, record, now + lease + 1)
   event('g', record)
-  return last
+  return S.last
 end
 
 -- Grants from the head of the queue as long as there is room; `me` gets its grant as the reply.
 local function settle(me)
   local mine
-  while waiters > 0 and not opens do
+  while S.waiters > 0 and not opens do
     local first = call('ZRANGE', K .. ':q', 0, 0)[1]
     local record = first and call('HGET', K .. ':w', first)
     if not record then
       call('DEL', K .. ':q', K .. ':w')
-      waiters, dirty = 0, true
+      S.waiters, S.dirty = 0, true
       return mine
     end
     local _, request, _, _, till, lease, delay, units, details, at = unpack(RECORD, record)
     if till <= now then
       finish(record, 'x', till)
-    elseif taken + units > limit then
+    elseif S.taken + units > S.limit then
       return mine
     else
       call('ZREM', K .. ':q', first)
       call('HDEL', K .. ':w', first)
-      waiters = waiters - 1
+      S.waiters = S.waiters - 1
       local seq = grant(request, lease, delay, units, details, sub(record, at), 0)
-      local client = sub(request, 1, 16)
       if request == me then
         mine = granted(seq)
       elseif TELL == 'g' then
-        redis.pcall('PUBLISH', WAKE .. client, request .. granted(seq))
+        redis.pcall('PUBLISH', channel(WAKE, request), request .. granted(seq))
       elseif TELL == 'h' then
-        redis.pcall('PUBLISH', WAKE .. client, request)
+        redis.pcall('PUBLISH', channel(WAKE, request), request)
       else
-        redis.pcall('SPUBLISH', K .. ':' .. client, request)
+        redis.pcall('SPUBLISH', channel(K .. ':', request), request)
       end
     end
   end
@@ -318,7 +302,7 @@ end
 
 local function claim(step)
   local _, request, lease, delay, units, wanted, queue, after, details, at =
-    unpack('<c1c32I4I4I4I4BI8I2', step)
+    unpack('<c1c16I4I4I4I4BI8I2', step)
   if other then
     -- Its pause would be too short for leases of others, or theirs for its own.
     error(other, 0)
@@ -337,12 +321,12 @@ local function claim(step)
       till = now + lease + 1
     end
     put_holder(request,
-      pack(RECORD, 'H', request, seq, since, till, before, unpack('<I4I4I2', held, 62))
+      pack(RECORD, 'H', request, seq, since, till, before, unpack('<I4I4I2', held, 46))
         .. sub(held, rest), till)
     settle()
     return granted(seq)
   end
-  local waiting = waiters > 0 and call('HGET', K .. ':w', request)
+  local waiting = S.waiters > 0 and call('HGET', K .. ':w', request)
   if waiting then
     local _, _, _, since, till, before, _, _, _, rest = unpack(RECORD, waiting)
     if lease > before then
@@ -352,7 +336,7 @@ local function claim(step)
       till = now + lease + 1
     end
     put_waiter(request,
-      pack(RECORD, 'W', request, 0, since, till, before, unpack('<I4I4I2', waiting, 62))
+      pack(RECORD, 'W', request, 0, since, till, before, unpack('<I4I4I2', waiting, 46))
         .. sub(waiting, rest), till)
     local mine = settle(request)
     if mine then
@@ -365,37 +349,37 @@ local function claim(step)
     return 'X' .. gone
   end
   settle()
-  if holders == 0 and waiters == 0 then
-    limit = wanted
-  elseif limit ~= wanted then
-    return 'M' .. pack('<I4', limit)
+  if S.holders == 0 and S.waiters == 0 then
+    S.limit = wanted
+  elseif S.limit ~= wanted then
+    return 'M' .. pack('<I4', S.limit)
   end
-  if waiters == 0 and taken + units <= limit and not opens then
+  if S.waiters == 0 and S.taken + units <= S.limit and not opens then
     return granted(grant(request, lease, delay, units, details, sub(step, at), after))
   end
   if queue == 0 then
     return 'B' .. pack('<I8', retry_after())
   end
-  ticket, waiters = ticket + 1, waiters + 1
+  S.ticket, S.waiters = S.ticket + 1, S.waiters + 1
   local till = now + lease + 1
   local record = pack(RECORD, 'W', request, 0, now, till, lease, delay, units, details)
     .. sub(step, at)
-  call('ZADD', K .. ':q', ticket, request)
+  call('ZADD', K .. ':q', S.ticket, request)
   put_waiter(request, record, till)
   event('q', record)
-  return 'Q' .. pack('<I4I8', waiters - 1, retry_after())
+  return 'Q' .. pack('<I4I8', S.waiters - 1, retry_after())
 end
 
 -- The live hold with this request and number.
 local function matching(request, seq)
   local held = holder(request)
-  if held and sub(held, 1, 1) == 'H' and unpack('<I8', held, 34) == seq then
+  if held and sub(held, 1, 1) == 'H' and unpack('<I8', held, 18) == seq then
     return held
   end
 end
 
 local function renew(step)
-  local _, request, seq, lease, published, value = unpack('<c1c32I8I4B', step)
+  local _, request, seq, lease, published, value = unpack('<c1c16I8I4B', step)
   expire()
   local held = matching(request, seq)
   local reply = 'H'
@@ -421,7 +405,7 @@ end
 -- Renews a hold and gives it a number that is at least as great as it has: the second round of a
 -- grant by several servers.
 local function raise(step)
-  local _, request, seq, lease = unpack('<c1c32I8I4', step)
+  local _, request, seq, lease = unpack('<c1c16I8I4', step)
   expire()
   local held = holder(request)
   if not held or sub(held, 1, 1) ~= 'H' then
@@ -431,8 +415,8 @@ local function raise(step)
   if before > seq then
     return 'Xf'
   end
-  if seq > last then
-    last = seq
+  if seq > S.last then
+    S.last = seq
   end
   local till = now + lease + 1
   put_holder(request,
@@ -442,15 +426,16 @@ local function raise(step)
 end
 
 local function release(step)
-  local _, request, seq = unpack('<c1c32I8', step)
+  local _, request, seq = unpack('<c1c16I8', step)
   expire()
   local held = matching(request, seq)
   local reply = 'H'
   if held then
     finish(held, 'r', now)
   else
+    -- Our own release, whose reply was lost, is one more time a release.
     local ending, number = fate(request)
-    if ending ~= 'r' or number ~= seq then
+    if ending ~= 'r' or number ~= seq % 4294967296 then
       reply = 'X' .. (ending or 'f')
     end
   end
@@ -459,19 +444,19 @@ local function release(step)
 end
 
 local function withdraw(step)
-  local _, request = unpack('<c1c32', step)
+  local _, request = unpack('<c1c16', step)
   expire()
   local record = holder(request)
   if record and sub(record, 1, 1) == 'D' then
     record = nil
   end
-  record = record or waiters > 0 and call('HGET', K .. ':w', request)
+  record = record or S.waiters > 0 and call('HGET', K .. ':w', request)
   if record then
     finish(record, 'r', now)
   elseif not fate(request) then
     -- It has not arrived yet: it is to find itself refused when it does.
     remember(request, 0, 'r')
-    dirty = true
+    S.dirty = true
   end
   settle()
   return 'H'
@@ -480,13 +465,13 @@ end
 local function evict(step)
   local _, seq = unpack('<c1I8', step)
   expire()
-  local meant, reply = { sole }, 'E'
-  if limit ~= 1 then
-    meant = holders > 0 and call('HVALS', K .. ':h') or {}
+  local meant, reply = { S.sole }, 'E'
+  if S.limit ~= 1 then
+    meant = S.holders > 0 and call('HVALS', K .. ':h') or {}
   end
   for _, record in ipairs(meant) do
     if record ~= '' and sub(record, 1, 1) == 'H' then
-      local number = unpack('<I8', record, 34)
+      local number = unpack('<I8', record, 18)
       if seq == 0 or number == seq then
         finish(record, 'e', now)
         reply = reply .. pack('<I8', number)
@@ -499,13 +484,13 @@ end
 
 local function check(step)
   local _, seq = unpack('<c1I8', step)
-  local records = { sole }
-  if limit ~= 1 then
-    records = holders > 0 and call('HVALS', K .. ':h') or {}
+  local records = { S.sole }
+  if S.limit ~= 1 then
+    records = S.holders > 0 and call('HVALS', K .. ':h') or {}
   end
   for _, record in ipairs(records) do
     if record ~= '' and sub(record, 1, 1) == 'H' then
-      local number, _, till = unpack('<I8I8I8', record, 34)
+      local number, _, till = unpack('<I8I8I8', record, 18)
       if number == seq and till > now then
         return 'H'
       end
@@ -518,19 +503,13 @@ local steps = {
   c = claim, n = renew, t = raise, r = release, w = withdraw, e = evict, k = check,
 }
 
-local replies = {}
-for i = 1, n do
-  local step = ARGV[i]
-  local done, reply = pcall(function()
-    load(KEYS[i])
-    local reply = steps[sub(step, 1, 1)](step)
-    save()
-    return reply
-  end)
-  -- One step that fails takes no other with it.
-  if not done then
-    reply = '!' .. (type(reply) == 'table' and reply.err or tostring(reply))
-  end
-  replies[i] = reply
+
+return function(key, state, step)
+  load(key, state)
+  local reply = steps[sub(step, 1, 1)](step)
+  save()
+  return reply
 end
-return replies
+
+end
+

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::config::{Address, Config, Login};
 use crate::error::{connecting, is_broken, sending};
 use crate::replicas;
-use crate::scripts::Call;
+use crate::scripts::{Call, STEPS};
 use crate::server::{self, Server};
 use crate::wakes::Ears;
 
@@ -263,6 +263,12 @@ impl Session {
                 let by_text = call.script.by_text(call, live.server.run());
                 self.run(&live, by_text, call, asking).await
             }
+            Ok(reply) => {
+                if call.script.hash() == STEPS.hash() && says_read_only(&reply) {
+                    self.give_up(live.number);
+                }
+                Ok(reply)
+            }
             outcome => outcome,
         }
     }
@@ -378,6 +384,13 @@ impl From<Trouble> for Error {
             Trouble::Ours(error) => error,
         }
     }
+}
+
+/// Whether a step has failed because the server, a master when we connected, is a replica by now.
+fn says_read_only(reply: &Value) -> bool {
+    let failed =
+        |reply: &Value| matches!(reply, Value::BulkString(text) if text.starts_with(b"!READONLY"));
+    matches!(reply, Value::Array(replies) if replies.iter().any(failed))
 }
 
 /// A pause between two tries, on the keeper.

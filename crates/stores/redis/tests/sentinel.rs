@@ -339,7 +339,7 @@ async fn dead_and_silent_sentinels_are_passed_over() {
     };
     dead.kill().unwrap();
     silent.pause().unwrap();
-    let a = client(&all.url()).await.unwrap();
+    let a = client(&format!("{}?timeout=6s", all.url())).await.unwrap();
     assert!(a.lock("x").try_acquire().await.unwrap().is_some());
     eventually("the third is listened to", async || {
         connections(&all.sentinels()[2]) == 1
@@ -422,6 +422,24 @@ async fn a_sentinel_that_is_behind_is_not_believed() {
         listened() == 1 && connections(&behind) == 0
     })
     .await;
+}
+
+/// The connection stays open; the first refusal ends it, so that the master is looked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_became_a_replica_is_noticed() {
+    let (one, other) = (Redis::start().unwrap(), Redis::start().unwrap());
+    let a = client(&one.url()).await.unwrap();
+    let port = other.port().to_string();
+    one.cli(&["REPLICAOF", "127.0.0.1", &port]).unwrap();
+    for limit in [1, 2] {
+        let error = a.semaphore("x", limit).try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains("is a replica of"), "{error}");
+        one.cli(&["REPLICAOF", "NO", "ONE"]).unwrap();
+        let granted = a.semaphore("x", limit).try_acquire().await.unwrap();
+        granted.unwrap().release().await.unwrap();
+        one.cli(&["REPLICAOF", "127.0.0.1", &port]).unwrap();
+    }
 }
 
 /// Sentinel and server have authorities of their own here; the client trusts both.

@@ -16,6 +16,7 @@ use crate::keys::Keys;
 use crate::server::Server;
 use crate::servers::Servers;
 use crate::session::{Live, Session};
+use crate::strict;
 
 /// The oldest server that the tests run on.
 const TESTED: (u32, u32) = (7, 0);
@@ -37,6 +38,7 @@ pub(crate) async fn examine(
         findings.extend(settings::examine(&look, config));
         if let Some(keys) = keys {
             findings.push(access::examine(&session, &live, config, keys).await);
+            findings.extend(strict::examine(&session, &live, config, keys).await?);
         }
         findings.extend(look.hidden());
     }
@@ -156,7 +158,7 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-fn finding(severity: Severity, subject: &str, message: String, advice: &str) -> Finding {
+pub(crate) fn finding(severity: Severity, subject: &str, message: String, advice: &str) -> Finding {
     Finding {
         severity,
         subject: subject.into(),

@@ -58,7 +58,7 @@ fn a_quick_run_has_every_field_and_leaves_nothing() {
     assert_eq!(text, "", "no progress where nobody looks");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
 
-    assert_eq!(report["version"], 1);
+    assert_eq!(report["version"], 2);
     assert_eq!(report["store"], "sqlite");
     assert_eq!(report["interrupted"], false);
     assert_eq!(report["left_behind"], 0);
@@ -95,8 +95,18 @@ fn a_quick_run_has_every_field_and_leaves_nothing() {
         );
         assert_eq!(row["violations"], 0, "{row}");
     }
-    numbers(&report["processes"], &["processes", "acquisitions_per_s"]);
-    assert_eq!(report["processes"]["violations"], 0);
+    let rivals: Vec<_> = rows("processes")
+        .iter()
+        .map(|row| (row["tasks"].clone(), row["fair"].clone()))
+        .collect();
+    assert_eq!(
+        rivals,
+        [(1, false), (16, false), (16, true)].map(|(tasks, fair)| (tasks.into(), fair.into()))
+    );
+    for row in rows("processes") {
+        numbers(&row, &["processes", "acquisitions_per_s", "section_us"]);
+        assert_eq!(row["violations"], 0, "{row}");
+    }
     let waits = [
         "operations_per_wait",
         "long_wait_operations",

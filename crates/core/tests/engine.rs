@@ -129,6 +129,34 @@ async fn a_guard_with_a_sequencer_ends_at_the_store() {
     assert!(!clinch.check(&sequencer).await.unwrap().is_current());
 }
 
+#[tokio::test]
+async fn a_hold_stays_for_one_round_of_those_who_wait() {
+    let (clock, hand) = Clock::manual();
+    let context = context(clock);
+    let store = Arc::new(MemoryStore::new(context.clone()));
+    let clinch = Clinch::builder(store, context).build();
+    let lock = clinch.lock("a");
+    let first = lock.acquire().await.unwrap();
+    let seq = first.token().seq();
+    let waiters: Vec<_> = (0..3).map(|_| begin(Box::pin(lock.acquire()))).collect();
+    let (mut guard, mut late) = (first, Vec::new());
+    for waiter in waiters {
+        // Longer than it takes to pay for a round trip; and somebody comes who was not there.
+        hand.advance(Duration::from_millis(5));
+        guard.release().await.unwrap();
+        guard = waiter.await.unwrap();
+        late.push(begin(Box::pin(lock.acquire())));
+        assert_eq!(guard.token().seq(), seq, "it stays in the process");
+    }
+    guard.release().await.unwrap();
+    for waiter in late {
+        let guard = waiter.await.unwrap();
+        assert!(guard.token().seq() > seq, "the store had its turn");
+        guard.release().await.unwrap();
+    }
+    nothing_left(&clinch).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_tasks_exclude_each_other_and_tokens_rise() {
     for bounds in [

@@ -1,8 +1,8 @@
-//! What the embedded store aims at: for information, never a reason to fail.
+//! What a store aims at: for information, never a reason to fail.
 
 use serde::Serialize;
 
-use super::report::Report;
+use super::report::{ProcessesRow, Report, UncontendedRow};
 
 /// An aim, and what was seen of it.
 #[derive(Debug, Serialize)]
@@ -17,61 +17,129 @@ pub(super) struct Aim {
 
 /// The aims that this run has figures for.
 pub(super) fn of(report: &Report) -> Vec<Aim> {
-    if report.store != "sqlite" {
-        return Vec::new();
-    }
-    let uncontended = |workers| {
-        report
-            .uncontended
-            .iter()
-            .find(move |r| r.workers == workers)
+    let aims = match report.store {
+        "sqlite" => embedded(report),
+        "redis" | "rediss" | "redis+unix" => redis(report),
+        _ => Vec::new(),
     };
-    let handed_over = report.contended.iter().find(|r| r.tasks == 64 && !r.fair);
+    aims.into_iter().flatten().collect()
+}
+
+fn embedded(report: &Report) -> Vec<Option<Aim>> {
     let handover = report.handover.as_ref();
     let command = report.command.as_ref();
-    let renewal = report.renewal.as_ref();
-    let least = |aim, wanted, seen: Option<f64>| seen.map(|seen| judge(aim, true, wanted, seen));
-    let most = |aim, wanted, seen: Option<f64>| seen.map(|seen| judge(aim, false, wanted, seen));
-    [
+    vec![
         least(
             "uncontended, 1 worker : floor",
             0.7,
-            uncontended(1).and_then(|row| row.ratio_to_floor),
+            uncontended(report, 1).and_then(|row| row.ratio_to_floor),
         ),
         least(
             "uncontended, 64 workers : 1 worker",
             3.0,
-            uncontended(64).and_then(|row| row.ratio_to_one_worker),
+            uncontended(report, 64).and_then(|row| row.ratio_to_one_worker),
         ),
-        least(
-            "one name, 64 tasks : uncontended, 1 worker",
-            20.0,
-            handed_over.and_then(|row| row.ratio_to_uncontended),
-        ),
+        in_one_process(report),
         most(
             "hand-over between processes, p50 in us",
             1000.0,
             handover.map(|row| row.latency.p50_us),
         ),
-        most(
-            "operations of the waiter, long wait - short wait",
-            0.5,
-            handover.map(|row| row.long_wait_operations - row.operations_per_wait),
-        ),
+        no_polling(report),
         most(
             "clinch run : flock",
             3.0,
             command.and_then(|row| row.ratio_to_flock),
         ),
-        most(
-            "10,000 holds of 30 s, % of a core",
-            5.0,
-            renewal.map(|row| row.cpu_percent_10000_holds_30s),
-        ),
+        renewal(report),
     ]
-    .into_iter()
-    .flatten()
-    .collect()
+}
+
+fn redis(report: &Report) -> Vec<Option<Aim>> {
+    let handover = report.handover.as_ref();
+    let crowd = report.processes.iter().find(|r| r.tasks > 1 && !r.fair);
+    let fair = report.processes.iter().find(|r| r.tasks > 1 && r.fair);
+    let longest = |row: &ProcessesRow| row.wait.p99_us / (64.0 * row.section_us);
+    vec![
+        least(
+            "uncontended, 1 worker : floor",
+            0.9,
+            uncontended(report, 1).and_then(|row| row.ratio_to_floor),
+        ),
+        least(
+            "uncontended, 8 workers : floor",
+            0.9,
+            uncontended(report, 8).and_then(|row| row.ratio_to_floor),
+        ),
+        least(
+            "uncontended, 64 workers : floor",
+            0.9,
+            uncontended(report, 64).and_then(|row| row.ratio_to_floor),
+        ),
+        most(
+            "hand-over between processes : bare token, p50",
+            1.5,
+            handover.and_then(|row| row.ratio_to_baton),
+        ),
+        no_polling(report),
+        most(
+            "64 tasks in 4 processes, p99 wait : 64 sections",
+            1.3,
+            crowd.map(longest),
+        ),
+        most("the same, fair", 1.3, fair.map(longest)),
+        most(
+            "64 tasks in 4 processes, operations",
+            3.0,
+            crowd.map(|row| row.operations_per_acquisition),
+        ),
+        most(
+            "64 tasks in 4 processes, most : fewest",
+            2.0,
+            crowd.and_then(|row| row.fairness),
+        ),
+        in_one_process(report),
+        renewal(report),
+    ]
+}
+
+fn uncontended(report: &Report, workers: u64) -> Option<&UncontendedRow> {
+    report.uncontended.iter().find(|r| r.workers == workers)
+}
+
+fn in_one_process(report: &Report) -> Option<Aim> {
+    let row = report.contended.iter().find(|r| r.tasks == 64 && !r.fair);
+    least(
+        "one name, 64 tasks : uncontended, 1 worker",
+        20.0,
+        row.and_then(|row| row.ratio_to_uncontended),
+    )
+}
+
+fn no_polling(report: &Report) -> Option<Aim> {
+    let row = report.handover.as_ref();
+    most(
+        "operations of the waiter, long wait - short wait",
+        0.5,
+        row.map(|row| row.long_wait_operations - row.operations_per_wait),
+    )
+}
+
+fn renewal(report: &Report) -> Option<Aim> {
+    let row = report.renewal.as_ref();
+    most(
+        "10,000 holds of 30 s, % of a core",
+        5.0,
+        row.map(|row| row.cpu_percent_10000_holds_30s),
+    )
+}
+
+fn least(aim: &'static str, wanted: f64, seen: Option<f64>) -> Option<Aim> {
+    seen.map(|seen| judge(aim, true, wanted, seen))
+}
+
+fn most(aim: &'static str, wanted: f64, seen: Option<f64>) -> Option<Aim> {
+    seen.map(|seen| judge(aim, false, wanted, seen))
 }
 
 fn judge(aim: &'static str, at_least: bool, wanted: f64, seen: f64) -> Aim {

@@ -23,6 +23,28 @@ pub(super) struct Task<'a> {
     pub(super) span: Duration,
     /// Look at the use of CPU during waits.
     pub(super) sample: bool,
+    /// Tasks in each process.
+    pub(super) tasks: u32,
+    /// Queue at the store, strictly first come, first served.
+    pub(super) fair: bool,
+    /// The engine's bare token instead of a lock.
+    pub(super) baton: bool,
+}
+
+impl<'a> Task<'a> {
+    /// One task in each process, by the lock.
+    pub(super) fn new(name: &'a str, processes: usize, hold: Duration, span: Duration) -> Self {
+        Self {
+            name,
+            processes,
+            hold,
+            span,
+            sample: false,
+            tasks: 1,
+            fair: false,
+            baton: false,
+        }
+    }
 }
 
 /// When the processes worked, and what each of them saw.
@@ -87,8 +109,15 @@ impl Member {
             .arg(task.hold.as_micros().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        if task.sample {
-            command.arg("--sample");
+        command.args(["--tasks", &task.tasks.to_string()]);
+        for (flag, set) in [
+            ("--sample", task.sample),
+            ("--fair", task.fair),
+            ("--baton", task.baton),
+        ] {
+            if set {
+                command.arg(flag);
+            }
         }
         lab.tell_store(&mut command);
         let mut process = command.spawn().map_err(|error| failed(&error))?;

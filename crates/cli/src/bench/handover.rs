@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::cell::{ratio, to_f64};
 use super::child::{self, Outcome, Task};
-use super::hist::Spans;
+use super::hist::{Percentiles, Spans};
 use super::lab::{Halt, Lab};
 use super::processes::violations;
 use super::report::{HandoverRow, Report};
@@ -22,14 +22,11 @@ pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> 
         return Ok(());
     }
     lab.progress.say("hand-over between two processes");
-    let task = Task {
-        name: &lab.name("handover"),
-        processes: 2,
-        hold: HOLD,
-        span: lab.times.span * 2 + lab.times.warm_up,
-        sample: false,
-    };
+    let span = lab.times.span * 2 + lab.times.warm_up;
+    let name = lab.name("handover");
+    let task = Task::new(&name, 2, HOLD, span);
     let short = child::run(lab, task).await?;
+    let baton = bare(lab, task).await?;
     lab.progress.say("a long wait of one process for another");
     let long = child::run(
         lab,
@@ -41,22 +38,49 @@ pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> 
         },
     )
     .await?;
-    report.handover = Some(row(&short, &long)?);
+    report.handover = Some(row(&short, &long, baton)?);
     Ok(())
 }
 
-fn row(short: &Outcome, long: &Outcome) -> Result<HandoverRow, Halt> {
+/// The same with the engine's bare token, where it has one.
+async fn bare(lab: &Lab, task: Task<'_>) -> Result<Option<Percentiles>, Halt> {
+    let Some(mut baton) = lab.clinch.store().baton(task.name).await? else {
+        return Ok(None);
+    };
+    lab.progress
+        .say("the engine's bare token between two processes");
+    baton.pass().await?;
+    let bare = Task {
+        baton: true,
+        ..task
+    };
+    let outcome = child::run(lab, bare).await;
+    baton.remove().await?;
+    let (spans, _) = spans(&outcome?)?;
+    Ok(Some(spans.percentiles()))
+}
+
+/// From each release to the entry of the other process, and the turns that began so.
+fn spans(outcome: &Outcome) -> Result<(Spans, Vec<(u64, Turn)>), Halt> {
     let mut spans = Spans::new()?;
-    let turns = short.in_order();
-    let waits = handed_over(&turns);
+    let waits = handed_over(&outcome.in_order());
     for (left, turn) in &waits {
         spans.record(Duration::from_nanos(turn.entered.saturating_sub(*left)));
     }
+    Ok((spans, waits))
+}
+
+fn row(short: &Outcome, long: &Outcome, baton: Option<Percentiles>) -> Result<HandoverRow, Halt> {
+    let (spans, waits) = spans(short)?;
+    let turns = short.in_order();
+    let latency = spans.percentiles();
     let long_turns = long.in_order();
     let long_waits = handed_over(&long_turns);
     Ok(HandoverRow {
         handovers: spans.len(),
-        latency: spans.percentiles(),
+        latency,
+        baton,
+        ratio_to_baton: baton.and_then(|bare| ratio(latency.p50_us, bare.p50_us)),
         operations_per_wait: mean(&waits, |turn| turn.operations),
         long_wait_ms: mean(&long_waits, |turn| turn.entered - turn.asked) / 1e6,
         long_wait_operations: mean(&long_waits, |turn| turn.operations),

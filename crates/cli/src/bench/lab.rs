@@ -77,6 +77,11 @@ impl Lab {
         self.clinch.info().scheme != "memory"
     }
 
+    /// Whether claims can queue at the store, first come, first served.
+    pub(super) fn has_queue(&self) -> bool {
+        self.clinch.info().capabilities.queue
+    }
+
     /// Tells another process which store to use: in its environment, where passwords do not show.
     pub(super) fn tell_store(&self, command: &mut Command) {
         if let Some(url) = &self.url {

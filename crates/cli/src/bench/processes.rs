@@ -1,5 +1,7 @@
 //! One name that several processes want.
 
+use std::time::Duration;
+
 use super::cell::{ratio, to_f64};
 use super::child::{self, Outcome, Task};
 use super::hist::Spans;
@@ -9,47 +11,79 @@ use super::worker::Turn;
 
 /// How many processes want the name.
 const PROCESSES: usize = 4;
+/// Tasks in each process of a crowd, and how long each is inside.
+const CROWD: u32 = 16;
+const SECTION: Duration = Duration::from_millis(1);
 
-/// Measures with one task in each of 4 processes.
+/// Measures one task in each of 4 processes, and a crowd of 64 tasks in 4 processes.
 pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
     if !lab.is_shared() {
         report.skip("processes", "no other process sees this store");
         return Ok(());
     }
+    let span = lab.times.warm_up + lab.times.span;
+    let name = lab.name("processes");
     lab.progress.say("one name, 4 processes");
-    let task = Task {
-        name: &lab.name("processes"),
-        processes: PROCESSES,
-        hold: std::time::Duration::ZERO,
-        span: lab.times.warm_up + lab.times.span,
-        sample: false,
-    };
-    let outcome = child::run(lab, task).await?;
-    report.processes = Some(row(lab, report, &outcome)?);
+    let few = Task::new(&name, PROCESSES, Duration::ZERO, span);
+    let outcome = child::run(lab, few).await?;
+    report.processes.push(row(lab, report, few, &outcome)?);
+    // Long enough that each has several turns.
+    let span = lab.times.warm_up + lab.times.span * 2;
+    for fair in [false, true] {
+        if fair && !lab.has_queue() {
+            continue;
+        }
+        let how = if fair { ", fair" } else { "" };
+        lab.progress
+            .say(&format!("one name, 64 tasks in 4 processes{how}"));
+        let name = lab.name(&format!("crowd/{fair}"));
+        let crowd = Task {
+            tasks: CROWD,
+            fair,
+            ..Task::new(&name, PROCESSES, SECTION, span)
+        };
+        let outcome = child::run(lab, crowd).await?;
+        report.processes.push(row(lab, report, crowd, &outcome)?);
+    }
     Ok(())
 }
 
-fn row(lab: &Lab, report: &Report, outcome: &Outcome) -> Result<ProcessesRow, Halt> {
-    let from = (outcome.from + lab.times.warm_up).as_nanos();
-    let measured = from..outcome.until.as_nanos();
+fn row(
+    lab: &Lab,
+    report: &Report,
+    task: Task<'_>,
+    outcome: &Outcome,
+) -> Result<ProcessesRow, Halt> {
+    let from = outcome.from + lab.times.warm_up;
+    let measured = from.as_nanos()..outcome.until.as_nanos();
     let mut waits = Spans::new()?;
+    let mut sections = Vec::new();
     let mut counts = vec![0_u64; outcome.seen.len()];
     let all = outcome.in_order();
     for (process, turn) in &all {
         if measured.contains(&turn.entered) {
             waits.record(turn.waited());
+            sections.push(turn.left.saturating_sub(turn.entered));
             if let Some(count) = counts.get_mut(*process) {
                 *count += 1;
             }
         }
     }
-    let rate = to_f64(waits.len()) / lab.times.span.as_secs_f64();
+    let rate = to_f64(waits.len()) / outcome.until.since(from).as_secs_f64();
     let most = counts.iter().max().copied().unwrap_or_default();
     let fewest = counts.iter().min().copied().unwrap_or_default();
     let operations = outcome.seen.iter().map(|seen| seen.operations).sum();
     let acquisitions = u64::try_from(all.len()).unwrap_or(u64::MAX);
+    sections.sort_unstable();
+    let section = sections
+        .get(sections.len() / 2)
+        .copied()
+        .unwrap_or_default();
     Ok(ProcessesRow {
         processes: outcome.seen.len(),
+        tasks: task.tasks,
+        fair: task.fair,
+        section_us: to_f64(section) / 1e3,
         acquisitions_per_s: rate,
         wait: waits.percentiles(),
         fairness: ratio(to_f64(most), to_f64(fewest)),
@@ -62,10 +96,12 @@ fn row(lab: &Lab, report: &Report, outcome: &Outcome) -> Result<ProcessesRow, Ha
     })
 }
 
-/// How often somebody was inside before the one before had left, or had no greater token.
+/// How often somebody was inside before the one before had left, or had no greater token; 0 is the
+/// token of a store without them.
 pub(super) fn violations(turns: &[(usize, Turn)]) -> u64 {
     let pairs = turns.iter().zip(turns.iter().skip(1));
-    let wrong = pairs.filter(|((_, a), (_, b))| b.entered < a.left || b.token <= a.token);
+    let old = |a: &Turn, b: &Turn| b.token != 0 && b.token <= a.token;
+    let wrong = pairs.filter(|((_, a), (_, b))| b.entered < a.left || old(a, b));
     u64::try_from(wrong.count()).unwrap_or(u64::MAX)
 }
 
@@ -88,5 +124,6 @@ mod tests {
         assert_eq!(violations(&[turn(1, 5, 1), turn(5, 9, 2)]), 0);
         assert_eq!(violations(&[turn(1, 5, 1), turn(4, 9, 2)]), 1);
         assert_eq!(violations(&[turn(1, 5, 2), turn(6, 9, 2)]), 1);
+        assert_eq!(violations(&[turn(1, 5, 0), turn(6, 9, 0)]), 0);
     }
 }

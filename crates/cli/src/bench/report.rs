@@ -12,7 +12,7 @@ use super::args::Args;
 use super::hist::Percentiles;
 
 /// The version of these fields.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a run has measured.
 #[derive(Debug, Serialize)]
@@ -30,14 +30,14 @@ pub(super) struct Report {
     pub(super) floor: Vec<FloorRow>,
     pub(super) uncontended: Vec<UncontendedRow>,
     pub(super) contended: Vec<ContendedRow>,
-    pub(super) processes: Option<ProcessesRow>,
+    pub(super) processes: Vec<ProcessesRow>,
     pub(super) handover: Option<HandoverRow>,
     pub(super) command: Option<CommandRow>,
     pub(super) renewal: Option<RenewalRow>,
     pub(super) skipped: Vec<Skipped>,
     /// Names of this run that still have holders or waiters: 0, or something is wrong.
     pub(super) left_behind: Option<usize>,
-    /// What the embedded store aims at; empty for others.
+    /// What this store aims at.
     pub(super) aims: Vec<Aim>,
 }
 
@@ -83,13 +83,18 @@ pub(super) struct ContendedRow {
     pub(super) ratio_to_uncontended: Option<f64>,
 }
 
-/// One name, one task in each of several processes.
+/// One name, so many tasks in each of several processes.
 #[derive(Debug, Serialize)]
 pub(super) struct ProcessesRow {
     pub(super) processes: usize,
+    pub(super) tasks: u32,
+    pub(super) fair: bool,
+    /// How long each was inside: the median.
+    pub(super) section_us: f64,
     pub(super) acquisitions_per_s: f64,
     #[serde(flatten)]
     pub(super) wait: Percentiles,
+    /// Most acquisitions of a process by the fewest; `null` when one had none.
     pub(super) fairness: Option<f64>,
     pub(super) operations_per_acquisition: f64,
     /// How often one entered before the last had left (on the clock that all share), or a token
@@ -104,6 +109,10 @@ pub(super) struct HandoverRow {
     pub(super) handovers: u64,
     #[serde(flatten)]
     pub(super) latency: Percentiles,
+    /// The same with the engine's bare token, where it has one.
+    pub(super) baton: Option<Percentiles>,
+    /// The medians of both.
+    pub(super) ratio_to_baton: Option<f64>,
     /// Operations of the waiting process from asking to entering, with waits of 3 ms.
     pub(super) operations_per_wait: f64,
     pub(super) long_wait_ms: f64,
@@ -161,7 +170,7 @@ impl Report {
             floor: Vec::new(),
             uncontended: Vec::new(),
             contended: Vec::new(),
-            processes: None,
+            processes: Vec::new(),
             handover: None,
             command: None,
             renewal: None,

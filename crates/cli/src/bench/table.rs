@@ -108,7 +108,7 @@ fn pairs(report: &Report) -> Option<String> {
 }
 
 fn contended(report: &Report) -> Option<String> {
-    if report.contended.is_empty() && report.processes.is_none() {
+    if report.contended.is_empty() && report.processes.is_empty() {
         return None;
     }
     let mut table = Table::new(&[
@@ -138,8 +138,18 @@ fn contended(report: &Report) -> Option<String> {
         cells.push(times(row.ratio_to_uncontended));
         table.row(cells);
     }
-    if let Some(row) = &report.processes {
-        let mut cells = vec!["processes".into(), row.processes.to_string()];
+    for row in &report.processes {
+        let kind = match (row.tasks, row.fair) {
+            (1, _) => "processes".to_owned(),
+            (_, fair) => format!(
+                "{} processes, {:.1} ms inside{}",
+                row.processes,
+                row.section_us / 1e3,
+                if fair { ", fair" } else { "" }
+            ),
+        };
+        let rivals = u64::from(row.tasks) * u64::try_from(row.processes).unwrap_or_default();
+        let mut cells = vec![kind, rivals.to_string()];
         cells.push(rate(row.acquisitions_per_s));
         cells.extend(latencies(row.wait));
         cells.push(two(row.operations_per_acquisition));
@@ -159,6 +169,13 @@ fn singles(report: &Report) -> Option<String> {
             "hand-over between two processes: p50 {p50}, p99 {p99}, max {max} ({} of them, {} violations)\n",
             row.handovers, row.violations
         );
+        if let Some(baton) = row.baton {
+            let [p50, p99, _, max] = latencies(baton);
+            text += &format!(
+                "  the engine's bare token: p50 {p50}, p99 {p99}, max {max}; {} by the median\n",
+                times(row.ratio_to_baton)
+            );
+        }
         text += &format!(
             "  operations of the waiter: {} in 3 ms, {} in {:.0} ms (with {:.1} wake-ups and {} of CPU)\n",
             two(row.operations_per_wait),

@@ -1,4 +1,4 @@
-//! What runs in another process: one task that takes a lock again and again.
+//! What runs in another process: tasks that take a lock again and again.
 //!
 //! It prints `ready`, reads `START END` (moments on the boot clock in nanoseconds), works between
 //! them, and prints what it saw as one line of JSON. When its standard input ends, it stops early.
@@ -6,7 +6,8 @@
 use std::io::{BufRead as _, Write as _};
 use std::time::Duration;
 
-use clinch::{BootTime, Clinch, Clock, Result};
+use clinch::store::Baton;
+use clinch::{BootTime, Clinch, Clock, Guard, Lock, Result};
 use serde::{Deserialize, Serialize};
 
 use super::stop::Stop;
@@ -27,6 +28,15 @@ pub(crate) struct Args {
     /// Look at the use of CPU during each wait
     #[arg(long)]
     pub(crate) sample: bool,
+    /// Tasks that take it, each for itself
+    #[arg(long, default_value_t = 1)]
+    pub(crate) tasks: u32,
+    /// Queue at the store, strictly first come, first served
+    #[arg(long)]
+    pub(crate) fair: bool,
+    /// Take the engine's bare token instead of a lock
+    #[arg(long)]
+    pub(crate) baton: bool,
 }
 
 /// What a worker process saw.
@@ -64,7 +74,7 @@ pub(crate) fn run(args: &Args, url: Option<&str>, namespace: Option<&str>) -> Re
         let seen = match go() {
             Some((from, until)) => {
                 stop_with_input(&stop)?;
-                turns(args, &clinch, &stop, from, until).await
+                work(args, &clinch, &stop, from, until).await
             }
             // Whoever started this one has gone.
             None => Ok(Seen::default()),
@@ -77,30 +87,62 @@ pub(crate) fn run(args: &Args, url: Option<&str>, namespace: Option<&str>) -> Re
     })
 }
 
-async fn turns(
+/// Runs the tasks side by side and adds up what they saw.
+async fn work(
     args: &Args,
     clinch: &Clinch,
     stop: &Stop,
     from: BootTime,
     until: BootTime,
 ) -> Result<Seen> {
+    let at_start = clinch.store().operations();
+    let mut seen = Seen::default();
+    if args.tasks == 1 {
+        seen.turns = turns(args, clinch, stop, from, until).await?;
+    } else {
+        let runtime = super::runtime()?;
+        let tasks: Vec<_> = (0..args.tasks)
+            .map(|_| {
+                let (args, clinch, stop) = (args.clone(), clinch.clone(), stop.clone());
+                runtime.spawn(async move { turns(&args, &clinch, &stop, from, until).await })
+            })
+            .collect();
+        for task in tasks {
+            let ended = |error| super::internal(format!("a task failed: {error}"));
+            seen.turns.extend(task.await.map_err(ended)??);
+        }
+        runtime.shutdown_background();
+    }
+    seen.operations = clinch.store().operations() - at_start;
+    Ok(seen)
+}
+
+async fn turns(
+    args: &Args,
+    clinch: &Clinch,
+    stop: &Stop,
+    from: BootTime,
+    until: BootTime,
+) -> Result<Vec<Turn>> {
     let clock = Clock::boot();
     let hold = Duration::from_micros(args.hold_us);
-    let lock = clinch.lock(&args.name);
     let store = clinch.store();
+    let mut way = Way::new(args, clinch).await?;
     clock.sleep_until(from).await;
-    let mut seen = Seen::default();
-    let at_start = store.operations();
-    while seen.turns.len() < MOST && clock.now() < until && !stop.is_set() {
+    let mut turns = Vec::new();
+    while turns.len() < MOST && clock.now() < until && !stop.is_set() {
         let operations = store.operations();
         let used = args.sample.then(usage::now).unwrap_or_default();
         let asked = clock.now();
-        let guard = lock.acquire().await?;
+        let inside = way.enter().await?;
         let entered = clock.now();
         let mut turn = Turn {
             asked: asked.as_nanos(),
             entered: entered.as_nanos(),
-            token: guard.token().get(),
+            token: match &inside {
+                Some(guard) if store.info().capabilities.tokens => guard.token().get(),
+                _ => 0,
+            },
             operations: store.operations() - operations,
             ..Turn::default()
         };
@@ -113,11 +155,44 @@ async fn turns(
             clock.sleep_until(entered + hold).await;
         }
         turn.left = clock.now().as_nanos();
-        guard.release().await?;
-        seen.turns.push(turn);
+        way.leave(inside).await?;
+        turns.push(turn);
     }
-    seen.operations = store.operations() - at_start;
-    Ok(seen)
+    Ok(turns)
+}
+
+/// How a task gets in: by a lock, or by the engine's bare token.
+enum Way {
+    Lock(Lock),
+    Baton(Box<dyn Baton>),
+}
+
+impl Way {
+    async fn new(args: &Args, clinch: &Clinch) -> Result<Self> {
+        if args.baton {
+            let baton = clinch.store().baton(&args.name).await?;
+            return baton
+                .map(Self::Baton)
+                .ok_or_else(|| super::internal("this store has no bare token"));
+        }
+        let lock = clinch.lock(&args.name);
+        Ok(Self::Lock(if args.fair { lock.fair() } else { lock }))
+    }
+
+    async fn enter(&mut self) -> Result<Option<Guard>> {
+        match self {
+            Self::Lock(lock) => lock.acquire().await.map(Some),
+            Self::Baton(baton) => baton.take().await.map(|()| None),
+        }
+    }
+
+    async fn leave(&mut self, inside: Option<Guard>) -> Result<()> {
+        match (self, inside) {
+            (Self::Baton(baton), _) => baton.pass().await,
+            (Self::Lock(_), Some(guard)) => guard.release().await.map(drop),
+            (Self::Lock(_), None) => Ok(()),
+        }
+    }
 }
 
 /// Reads between which moments to work.

@@ -1,7 +1,7 @@
 //! A grant of the store, with the deadline up to which this process may rely on it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -24,6 +24,8 @@ pub(crate) struct Hold {
     pub(crate) predecessor: Option<Predecessor>,
     /// When the store's grant reached this process: hand-over is bounded from here.
     pub(crate) granted: BootTime,
+    /// How many waited in this process at the first hand-over: they make up a round.
+    round: OnceLock<u64>,
     /// When its longest time is over, if it has one.
     cap: Option<BootTime>,
     /// Until when it is valid, in boot nanoseconds; 0 once it has ended. Read without the lock: this
@@ -53,6 +55,14 @@ pub(crate) enum Phase {
 }
 
 impl Hold {
+    /// Whether it may be handed over once more after so many hand-overs, with so many waiting here.
+    pub(super) fn may_stay(&self, handed_over: u64, waiting: usize, now: BootTime) -> bool {
+        let waiting = u64::try_from(waiting).unwrap_or(u64::MAX);
+        let round = *self.round.get_or_init(|| waiting);
+        let quantum = self.engine.settings.hand_over.quantum;
+        handed_over < round || now.since(self.granted) < quantum
+    }
+
     /// A grant whose claim was sent, and later acknowledged, at `sent`.
     pub(crate) fn new(slot: Slot, claim: &Claim, grant: Grant, sent: BootTime) -> Arc<Self> {
         let engine = slot.engine().clone();
@@ -71,6 +81,7 @@ impl Hold {
             lease: claim.lease,
             predecessor: grant.predecessor,
             granted,
+            round: OnceLock::new(),
             deadline: AtomicU64::new(deadline.as_nanos()),
             suspect: AtomicBool::new(false),
             state: Mutex::new(State {

@@ -170,6 +170,12 @@ impl Lane {
             return false;
         }
         let mut state = self.state();
+        if !tenure
+            .hold()
+            .may_stay(tenure.local(), state.waiters.len(), now)
+        {
+            return false;
+        }
         while let Some(waiter) = state.waiters.pop_front() {
             if waiter.tell.is_closed() {
                 continue;

@@ -10,8 +10,10 @@ pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 /// How a hold passes between tasks of one process without a word to the store.
 ///
 /// On release, the next local waiter for the same name gets the hold at once, with the next local
-/// sequence number in its token. After `count` hand-overs or `time` since the store's grant, the
-/// hold goes back to the store, so that other processes get their turn.
+/// sequence number in its token. The hold goes back to the store, so that other processes get their
+/// turn, after `count` hand-overs, after `time` since the store's grant, or sooner: after `quantum`,
+/// once everybody has had a turn who was waiting here at the first hand-over. So processes take turns
+/// that are as long as their queues, and nobody waits for much more than all who are before them.
 ///
 /// ```
 /// use clinch_core::HandOver;
@@ -24,6 +26,8 @@ pub struct HandOver {
     pub count: u32,
     /// The longest time since the grant after which a hold is still handed over.
     pub time: Duration,
+    /// For how long after the grant it is handed over in any case: it pays for the round trip.
+    pub quantum: Duration,
 }
 
 impl HandOver {
@@ -31,6 +35,7 @@ impl HandOver {
     pub const OFF: Self = Self {
         count: 0,
         time: Duration::ZERO,
+        quantum: Duration::ZERO,
     };
 }
 
@@ -39,6 +44,7 @@ impl Default for HandOver {
         Self {
             count: 4095,
             time: Duration::from_millis(50),
+            quantum: Duration::from_millis(2),
         }
     }
 }

@@ -28,6 +28,9 @@ struct State {
     /// The moment up to which timers have fired.
     now: BootTime,
     next_id: u64,
+    /// When it rings next. Not later than the first deadline; earlier after a sleeper has gone,
+    /// which costs one idle ring instead of a system call for each sleep that is not needed.
+    armed: Option<BootTime>,
     sleeping: BTreeMap<(BootTime, u64), Waker>,
 }
 
@@ -54,11 +57,24 @@ impl Timers {
             }
             due.push(entry.remove());
         }
-        if let Some(((at, _), _)) = state.sleeping.first_key_value() {
-            self.ring.arm(*at);
+        // It may have been armed anew for another moment since it rang.
+        if state.armed.is_some_and(|at| at <= now) {
+            state.armed = None;
+        }
+        let first = state.sleeping.first_key_value().map(|((at, _), _)| *at);
+        if let Some(at) = first {
+            self.arm(&mut state, at);
         }
         drop(state);
         due.into_iter().for_each(Waker::wake);
+    }
+
+    /// Makes sure that it rings at the latest at this moment.
+    fn arm(&self, state: &mut State, at: BootTime) {
+        if state.armed.is_none_or(|armed| at < armed) {
+            state.armed = Some(at);
+            self.ring.arm(at);
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -125,13 +141,7 @@ impl Future for Sleep {
             .sleeping
             .insert((self.deadline, id), cx.waker().clone());
         self.registered = Some(id);
-        if state
-            .sleeping
-            .first_key_value()
-            .is_some_and(|(key, _)| *key == (self.deadline, id))
-        {
-            timers.ring.arm(self.deadline);
-        }
+        timers.arm(&mut state, self.deadline);
         Poll::Pending
     }
 }

@@ -5,68 +5,52 @@
 
 use std::sync::Arc;
 
-use redis::aio::ConnectionLike;
 use redis::{ErrorKind as Kind, Pipeline, ServerErrorKind, Value};
 
+use crate::replicas;
 use crate::scripts::Call;
-use crate::session::{Live, Session, Trouble, unreplicated, wait_for};
+use crate::session::{Live, Session, Trouble};
+
+type Outcome = Result<Value, Trouble>;
 
 impl Session {
     /// Runs several calls, one after the other; the keeper must poll this. The error of the whole is
     /// that of each.
-    pub(crate) async fn batch(
-        self: &Arc<Self>,
-        calls: &[Call],
-    ) -> Result<Vec<Result<Value, Trouble>>, Trouble> {
+    pub(crate) async fn batch(self: &Arc<Self>, calls: &[Call]) -> Result<Vec<Outcome>, Trouble> {
         let live = self.live().await.map_err(Trouble::Ours)?;
         let outcomes = self.send_batch(&live, calls).await?;
-        let unknown = |outcome: &Result<Value, Trouble>| {
-            matches!(outcome, Err(Trouble::Theirs(error, _))
-                if error.kind() == Kind::Server(ServerErrorKind::NoScript))
-        };
-        if let Some((_, call)) = outcomes.iter().zip(calls).find(|(out, _)| unknown(out)) {
+        let unknown = outcomes.iter().zip(calls).find(|(out, _)| is_unknown(out));
+        if let Some((_, call)) = unknown {
             // The next batch finds it there; these bring it along themselves, if this fails.
             let _ = self.query(&live, &call.script.load()).await;
         }
         Ok(outcomes)
     }
 
-    async fn send_batch(
-        &self,
-        live: &Live,
-        calls: &[Call],
-    ) -> Result<Vec<Result<Value, Trouble>>, Trouble> {
+    async fn send_batch(&self, live: &Live, calls: &[Call]) -> Result<Vec<Outcome>, Trouble> {
         let mut pipeline = Pipeline::new();
         for call in calls {
             pipeline.add_command(call.script.by_hash(call, live.server.run()));
         }
         let wait = calls.iter().map(|call| call.wait).max().unwrap_or(0);
         if wait > 0 {
-            pipeline.add_command(wait_for(wait, self.timeout()));
+            pipeline.add_command(replicas::wait(wait, self.timeout()));
         }
-        let count = calls.len() + usize::from(wait > 0);
-        self.count(count);
-        let mut connection = live.connection();
-        let replies = connection.req_packed_commands(&pipeline, 0, count);
-        let mut replies = self.within(live, replies).await?.into_iter();
-        let mut outcomes: Vec<_> = replies
-            .by_ref()
-            .take(calls.len())
-            .map(|reply| {
-                let reply = reply.extract_error();
-                reply.map_err(|error| self.trouble(live, error))
-            })
-            .collect();
-        if let Some(Value::Int(acks)) = replies.next().filter(|_| wait > 0)
-            && acks < i64::from(wait)
-        {
-            for (outcome, call) in outcomes.iter_mut().zip(calls) {
-                if outcome.is_ok() && call.wait > 0 {
-                    let error = unreplicated(acks, call.wait, &live.server.address);
-                    *outcome = Err(Trouble::Ours(error));
-                }
-            }
-        }
-        Ok(outcomes)
+        let mut replies = self.send(live, &pipeline).await?.into_iter();
+        let done: Vec<_> = replies.by_ref().take(calls.len()).collect();
+        let acks = replies.next();
+        let settled = done.into_iter().zip(calls).map(|(reply, call)| {
+            let reply = reply.extract_error();
+            let reply = reply.map_err(|error| self.trouble(live, error))?;
+            let to = &live.server.address;
+            replicas::settled(call, reply, acks.clone(), to).map_err(Trouble::Ours)
+        });
+        Ok(settled.collect())
     }
+}
+
+/// Whether the server does not know the script: it has done nothing.
+pub(crate) fn is_unknown(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(Trouble::Theirs(error, _))
+        if error.kind() == Kind::Server(ServerErrorKind::NoScript))
 }

@@ -1,28 +1,23 @@
-//! A cluster: which server the steps of a name go to, and how that changes.
+//! A cluster: its servers, and which slots are whose.
 //!
-//! Slots move and masters die while locks are held. A server that has given a slot away says so
-//! without having done anything, so a step follows such words at once. Whatever else goes wrong is a
-//! temporary error, which the engine repeats with the same request id; meanwhile the map is asked
-//! for again.
+//! Slots move and masters die while locks are held. The map of slots is corrected by what servers
+//! say of single ones (`route`), and asked for again in the background when anything goes wrong.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use clinch_core::{ClientId, Error, ErrorKind, Result, keeper};
-use redis::{ErrorKind as Kind, RedisError, ServerErrorKind, Value};
+use clinch_core::{ClientId, Clock, Error, ErrorKind, Result, keeper};
+use redis::Value;
 
 use crate::config::{Address, Config};
 use crate::listener::{CommandEars, Listener};
-use crate::scripts::Call;
-use crate::session::{Session, Trouble, rest};
+use crate::session::{Listen, Session};
 use crate::shards::Shards;
-use crate::slots::{SlotMap, redirected, slot_of};
+use crate::slots::{SlotMap, slot_of};
 use crate::wakes::Ears;
 
-/// A step that is sent on more often than this is not on its way to anywhere.
-const REDIRECTIONS: usize = 6;
 /// The pauses between two looks at a cluster that is not well.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
@@ -62,14 +57,6 @@ pub(crate) struct Node {
     pub(crate) commands: Arc<Session>,
     /// The connection for wakes.
     pub(crate) listener: Listener,
-}
-
-/// Where a server sends us.
-enum Redirection {
-    /// The slot is there.
-    Moved(u16, Address),
-    /// This key may be there already; the slot is on its way.
-    Ask(Address),
 }
 
 impl Cluster {
@@ -162,104 +149,14 @@ impl Cluster {
         self.master(slot_of(key.as_bytes()))
     }
 
-    /// Runs a script where its key is; the keeper must poll this.
-    pub(crate) async fn call(&self, call: &Call) -> Result<Value> {
-        let at = self.find(slot_of(call.key().as_bytes())).await?;
-        self.call_at(call, at, false).await
+    /// A server has said where a slot is.
+    pub(crate) fn note(&self, slot: u16, master: Address) {
+        self.nodes().map.set(slot, master);
     }
 
-    async fn call_at(&self, call: &Call, mut to: Address, mut asking: bool) -> Result<Value> {
-        for _ in 0..REDIRECTIONS {
-            let trouble = match self.node(&to).commands.call(call, asking).await {
-                Ok(value) => {
-                    self.shards.served(call.key(), &to);
-                    return Ok(value);
-                }
-                Err(trouble) => trouble,
-            };
-            match self.redirected(&trouble, &to) {
-                Some(next) => (to, asking) = next,
-                None => return Err(self.troubled(trouble, &to)),
-            }
-        }
-        self.mend();
-        let key = call.key();
-        Err(Error::new(
-            ErrorKind::Unreachable,
-            format!("{key} is sent from server to server; the last one was {to}"),
-        ))
-    }
-
-    /// Runs several calls at one server, and elsewhere those whose keys are elsewhere.
-    pub(crate) async fn calls(&self, at: &Address, calls: Vec<Call>) -> Vec<Result<Value>> {
-        let outcomes = match self.node(at).commands.batch(&calls).await {
-            Ok(outcomes) => outcomes,
-            Err(trouble) => {
-                let error = self.troubled(trouble, at);
-                return calls.iter().map(|_| Err(error.clone())).collect();
-            }
-        };
-        let mut done = Vec::with_capacity(calls.len());
-        let mut elsewhere = tokio::task::JoinSet::new();
-        for (number, (call, outcome)) in calls.into_iter().zip(outcomes).enumerate() {
-            let trouble = match outcome {
-                Ok(value) => {
-                    self.shards.served(call.key(), at);
-                    done.push(Ok(value));
-                    continue;
-                }
-                Err(trouble) => trouble,
-            };
-            let next = match &trouble {
-                Trouble::Theirs(error, _)
-                    if error.kind() == Kind::Server(ServerErrorKind::NoScript) =>
-                {
-                    Some((at.clone(), false))
-                }
-                trouble => self.redirected(trouble, at),
-            };
-            match (next, self.this.upgrade()) {
-                (Some((to, asking)), Some(this)) => {
-                    done.push(Err(lost()));
-                    elsewhere.spawn(async move { (number, this.call_at(&call, to, asking).await) });
-                }
-                _ => done.push(Err(self.troubled(trouble, at))),
-            }
-        }
-        while let Some(ended) = elsewhere.join_next().await {
-            if let Ok((number, outcome)) = ended
-                && let Some(place) = done.get_mut(number)
-            {
-                *place = outcome;
-            }
-        }
-        done
-    }
-
-    /// Where a server sends us, and whether to say that we were sent; the map is corrected.
-    pub(crate) fn redirected(&self, trouble: &Trouble, by: &Address) -> Option<(Address, bool)> {
-        let Trouble::Theirs(error, _) = trouble else {
-            return None;
-        };
-        match redirection(error, by)? {
-            Redirection::Moved(slot, to) => {
-                self.nodes().map.set(slot, to.clone());
-                // More than this slot may have moved.
-                self.mend();
-                Some((to, false))
-            }
-            Redirection::Ask(to) => Some((to, true)),
-        }
-    }
-
-    /// What a failure means for the caller. The map may be out of date.
-    pub(crate) fn troubled(&self, trouble: Trouble, at: &Address) -> Error {
-        let error = Error::from(trouble);
-        if error.kind() == ErrorKind::Unreachable {
-            self.nodes().suspects.insert(at.clone());
-            self.mend();
-        }
-        error
+    /// A server has failed: it is the last one to be asked for the map.
+    pub(crate) fn suspect(&self, at: &Address) {
+        self.nodes().suspects.insert(at.clone());
     }
 
     /// Asks for the map in the background, until it is there and watchers are served.
@@ -277,7 +174,7 @@ impl Cluster {
                     return;
                 }
                 drop(cluster);
-                rest(pause).await;
+                Clock::boot().sleep(pause).await;
                 pause = (pause * 2).min(PAUSES.1);
             }
         };
@@ -402,21 +299,5 @@ impl Cluster {
             node.commands.reset();
             node.listener.reset();
         }
-    }
-}
-
-/// What a call is answered that has been sent on and is not heard of again.
-fn lost() -> Error {
-    Error::new(ErrorKind::Unreachable, "the call was lost")
-        .with_effect(clinch_core::Effect::Possible)
-}
-
-fn redirection(error: &RedisError, by: &Address) -> Option<Redirection> {
-    let (to, slot) = error.redirect_node()?;
-    let to = redirected(to, by)?;
-    match error.kind() {
-        Kind::Server(ServerErrorKind::Moved) => Some(Redirection::Moved(slot, to)),
-        Kind::Server(ServerErrorKind::Ask) => Some(Redirection::Ask(to)),
-        _ => None,
     }
 }

@@ -1,10 +1,10 @@
-//! What a lock on Redis costs at least.
+//! What a lock and a hand-over on Redis cost at least.
 
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use clinch_core::store::Floor;
-use clinch_core::{Error, ErrorKind, Result, keeper};
+use clinch_core::store::{Baton, Floor};
+use clinch_core::{ClientId, Error, ErrorKind, Result, keeper};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 
 use crate::error::sending;
@@ -31,12 +31,17 @@ pub(crate) struct ScriptFloor {
 }
 
 impl ScriptFloor {
-    /// With keys of the form `clinch:floor:TAG:n`, which must be at this server.
-    pub(crate) fn new(session: Arc<Session>, tag: &str) -> Self {
+    /// What the keys of this client begin with; on a cluster they are all in one slot.
+    pub(crate) fn prefix(me: ClientId) -> String {
+        format!("clinch:floor:{{{me}}}:")
+    }
+
+    /// With keys that begin so, at the server that has them.
+    pub(crate) fn new(session: Arc<Session>, prefix: String) -> Self {
         Self {
             session,
             connection: None,
-            prefix: format!("clinch:floor:{tag}:"),
+            prefix,
         }
     }
 
@@ -78,5 +83,61 @@ impl Floor for ScriptFloor {
             }
         }
         Ok(())
+    }
+}
+
+/// A token in a list: the one who waits longest gets it.
+pub(crate) struct ListBaton {
+    session: Arc<Session>,
+    /// Of its own, because waiting for the token blocks it.
+    connection: MultiplexedConnection,
+    key: String,
+}
+
+impl ListBaton {
+    /// The key of the list.
+    pub(crate) fn key(name: &str) -> String {
+        format!("clinch:baton:{name}")
+    }
+
+    /// With this key, at the server that has it.
+    pub(crate) async fn connect(session: Arc<Session>, key: String) -> Result<Self> {
+        let opening = session.clone();
+        let connection = keeper::run(async move { opening.another().await }).await?;
+        Ok(Self {
+            session,
+            connection,
+            key,
+        })
+    }
+
+    async fn run(&mut self, command: &redis::Cmd) -> Result<()> {
+        let reply = self.connection.req_packed_command(command).await;
+        let reply = reply.and_then(redis::Value::extract_error);
+        reply.map(drop).map_err(|error| sending(error, &self.key))
+    }
+}
+
+#[async_trait]
+impl Baton for ListBaton {
+    async fn take(&mut self) -> Result<()> {
+        let command = redis::cmd("BLPOP").arg(&self.key).arg(30).take();
+        self.run(&command).await
+    }
+
+    async fn pass(&mut self) -> Result<()> {
+        let command = redis::cmd("LPUSH").arg(&self.key).arg("x").take();
+        self.run(&command).await
+    }
+
+    async fn remove(&mut self) -> Result<()> {
+        let (session, key) = (self.session.clone(), self.key.clone());
+        keeper::run(async move {
+            let live = session.live().await?;
+            let command = redis::cmd("DEL").arg(key).take();
+            session.query(&live, &command).await?;
+            Ok(())
+        })
+        .await
     }
 }

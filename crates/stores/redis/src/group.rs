@@ -5,16 +5,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use clinch_core::{Error, ErrorKind, Result, keeper};
 use redis::Value;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::error::strange;
 use crate::keys::Keys;
 use crate::record::{Reply, millis};
-use crate::scripts::Call;
+use crate::scripts::{Call, STEPS};
 use crate::servers::{Lane, Servers};
 
 /// Which of the settings is the id of the server's run.
@@ -30,6 +32,7 @@ struct Step {
     packed: Vec<u8>,
     /// Whether replicas must have it before it counts.
     wait: bool,
+    since: Instant,
     answer: Answer,
 }
 
@@ -54,6 +57,8 @@ pub(crate) struct Group {
     strict: bool,
     /// How many replicas must have a grant or a renewal.
     wait: u32,
+    /// For how long a step may wait for its turn.
+    timeout: Duration,
     queues: Mutex<Queues>,
 }
 
@@ -70,6 +75,7 @@ impl Group {
             servers,
             strict: config.strict.is_some(),
             wait: config.wait,
+            timeout: config.timeout,
             queues: Mutex::default(),
         })
     }
@@ -92,6 +98,7 @@ impl Group {
             key,
             packed,
             wait,
+            since: Instant::now(),
             answer,
         };
         let start = {
@@ -103,8 +110,13 @@ impl Group {
             start
         };
         if start && let Err(error) = keeper::spawn(self.clone().pump(lane.clone())) {
-            let queue = self.queues().remove(&lane).unwrap_or_default();
-            for step in queue.steps {
+            let steps = {
+                let mut queues = self.queues();
+                let queue = queues.entry(lane).or_default();
+                queue.requests -= 1;
+                std::mem::take(&mut queue.steps)
+            };
+            for step in steps {
                 let _ = step.answer.send(Err(error.clone()));
             }
         }
@@ -122,23 +134,39 @@ impl Group {
     }
 
     async fn pump(self: Arc<Self>, lane: Lane) {
+        let mut pumping = Pumping(Some((&self, &lane)));
         loop {
             let steps: Vec<_> = {
                 let mut queues = self.queues();
-                let Some(queue) = queues.get_mut(&lane) else {
-                    return;
-                };
+                let queue = queues.entry(lane.clone()).or_default();
+                self.dismiss_late(&mut queue.steps);
                 if queue.steps.is_empty() {
                     queue.requests -= 1;
                     if queue.requests == 0 {
                         queues.remove(&lane);
                     }
+                    pumping.0 = None;
                     return;
                 }
                 let most = queue.steps.len().min(MOST);
                 queue.steps.drain(..most).collect()
             };
             self.request(&lane, steps).await;
+        }
+    }
+
+    /// Fails the steps that have waited for their turn for too long, because the server stalls: they
+    /// have not been sent, and whoever asked is to know before long.
+    fn dismiss_late(&self, steps: &mut VecDeque<Step>) {
+        while let Some(step) = steps.pop_front() {
+            if step.since.elapsed() <= self.timeout {
+                steps.push_front(step);
+                return;
+            }
+            let text = format!("the server has kept others waiting for {:?}", self.timeout);
+            let _ = step
+                .answer
+                .send(Err(Error::new(ErrorKind::Unreachable, text)));
         }
     }
 
@@ -180,7 +208,7 @@ impl Group {
         args.extend(self.settings.iter().cloned());
         let run_at = self.strict.then_some(keys.len() + RUN);
         let call = Call {
-            script: self.servers.steps(),
+            script: &STEPS,
             keys,
             args,
             run_at,
@@ -212,9 +240,22 @@ impl Group {
     }
 }
 
+/// Counts a request that ends in a panic as ended: others must not wait for it for ever.
+struct Pumping<'a>(Option<(&'a Group, &'a Lane)>);
+
+impl Drop for Pumping<'_> {
+    fn drop(&mut self) {
+        if let Some((group, lane)) = self.0
+            && let Some(queue) = group.queues().get_mut(lane)
+        {
+            queue.requests -= 1;
+        }
+    }
+}
+
 /// What every call ends with; the script says what each is.
 fn settings(servers: &Servers, config: &Config, keys: &Keys) -> Vec<Vec<u8>> {
-    let number = |span: std::time::Duration| millis(span).to_string().into_bytes();
+    let number = |span: Duration| millis(span).to_string().into_bytes();
     vec![
         keys.wake.clone().into_bytes(),
         keys.events.clone().into_bytes(),

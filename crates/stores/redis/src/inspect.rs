@@ -1,6 +1,6 @@
 //! What an operator sees.
 
-use clinch_core::machine::{Entry, NameState};
+use clinch_core::machine::{Entry, NameState, Phase};
 use clinch_core::store::LockView;
 use clinch_core::{BootTime, Name, Result};
 use redis::Value;
@@ -8,7 +8,7 @@ use redis::Value;
 use crate::error::strange;
 use crate::keys::Keys;
 use crate::record;
-use crate::scripts::Call;
+use crate::scripts::{Call, VIEW};
 use crate::servers::Servers;
 
 /// Keys looked at in one step of a scan.
@@ -19,7 +19,7 @@ const PASSES: usize = 3;
 /// One name in full.
 pub(crate) async fn one(servers: &Servers, keys: &Keys, name: &Name) -> Result<Option<LockView>> {
     let call = Call {
-        script: servers.view().0,
+        script: &VIEW,
         keys: vec![keys.state(name)],
         args: Vec::new(),
         run_at: None,
@@ -70,7 +70,7 @@ async fn scan(servers: &Servers, keys: &Keys, prefix: &str, names: &mut Vec<Name
                 .arg("COUNT")
                 .arg(STEP)
                 .arg("TYPE")
-                .arg(servers.view().1);
+                .arg("string");
             let reply = session.query(&live, &scan).await?;
             let Value::Array(parts) = reply else {
                 return Err(strange(servers.scheme()));
@@ -112,9 +112,18 @@ fn decode(view: Value, name: &Name) -> Option<(NameState, BootTime)> {
     // Holders come in no order of their own.
     entries.sort_by_key(Entry::seq);
     entries.extend(records(waiting, limit)?);
+    let now = record::time(u64::try_from(now).ok()?);
+    for entry in &mut entries {
+        // The server lets each lease run a moment longer, and its clock may have been set back.
+        let longest = match entry.phase {
+            Phase::Delayed => entry.lock_delay,
+            Phase::Held { .. } | Phase::Waiting => entry.lease,
+        };
+        entry.until = entry.until.min(now + longest);
+    }
     let mut state = NameState::new(name.clone());
     state.entries = entries;
-    Some((state, record::time(u64::try_from(now).ok()?)))
+    Some((state, now))
 }
 
 fn records(values: Vec<Value>, limit: u32) -> Option<Vec<Entry>> {

@@ -3,32 +3,41 @@
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
-//! itself in `scripts/steps.lua`, `record` (what travels), then `wakes` and `events`.
+//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. `cluster`,
+//! `route`, `shards` and `listener` are what a cluster needs more. `guest` has the locks of other
+//! libraries.
 
 mod batch;
 mod cluster;
 mod config;
-mod describe;
 mod doctor;
 mod error;
 mod events;
 mod floor;
 mod group;
+mod guest;
 mod inspect;
 mod keys;
 mod listener;
 mod open;
+mod promises;
 mod record;
+mod replicas;
+mod route;
 mod scripts;
+mod sentinel;
+mod sentinel_watch;
 mod server;
 mod servers;
 mod session;
 mod shards;
 mod slots;
 mod store;
+mod strict;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakes;
 
+pub use guest::GuestStore;
 pub use open::{open, stores};
 pub use store::RedisStore;

@@ -36,7 +36,7 @@ impl Listen for CommandEars {
         self.ears.hear(push);
     }
 
-    fn connected_again(&self) {}
+    fn missed(&self) {}
 
     fn disconnected(&self) {
         // It may never come back, and another server have taken its place.
@@ -49,6 +49,10 @@ impl Listen for CommandEars {
 
     fn is_needed(&self) -> bool {
         false
+    }
+
+    fn is_closed(&self) -> bool {
+        self.ears.is_closed()
     }
 }
 
@@ -76,7 +80,7 @@ impl Listen for ShardEars {
         }
     }
 
-    fn connected_again(&self) {}
+    fn missed(&self) {}
 
     fn disconnected(&self) {
         if let Some(cluster) = self.cluster.upgrade() {
@@ -86,6 +90,10 @@ impl Listen for ShardEars {
 
     fn is_needed(&self) -> bool {
         false
+    }
+
+    fn is_closed(&self) -> bool {
+        self.ears.is_closed()
     }
 }
 
@@ -122,8 +130,14 @@ impl Listener {
         let mut cmd = redis::cmd("SSUBSCRIBE");
         cmd.arg(channel);
         let reply = match asking {
-            true => self.session.ask(&live, cmd).await?,
             false => self.session.query(&live, &cmd).await?,
+            true => {
+                let mut pipeline = redis::pipe();
+                pipeline.cmd("ASKING").add_command(cmd);
+                let reply = self.session.send(&live, &pipeline).await?.pop();
+                let reply = reply.unwrap_or(Value::Nil).extract_error();
+                reply.map_err(|error| self.session.trouble(&live, error))?
+            }
         };
         match &reply {
             Value::Push { kind, data }

@@ -67,9 +67,9 @@ pub(crate) mod step {
     }
 
     fn head(op: u8, request: RequestId, more: usize) -> Vec<u8> {
-        let mut out = Vec::with_capacity(33 + more);
+        let mut out = Vec::with_capacity(17 + more);
         out.push(op);
-        out.extend(request.to_string().as_bytes());
+        out.extend(request.as_u128().to_be_bytes());
         out
     }
 
@@ -126,6 +126,8 @@ pub(crate) enum Reply {
     No(LostReason),
     Evicted(Vec<u64>),
     Failed(String),
+    /// Done, but too few replicas have it.
+    Unreplicated(String),
 }
 
 impl Reply {
@@ -156,6 +158,7 @@ impl Reply {
                 Self::Evicted(seqs)
             }
             b'!' => Self::Failed(String::from_utf8_lossy(reader.0).into_owned()),
+            b'~' => Self::Unreplicated(String::from_utf8_lossy(reader.0).into_owned()),
             _ => return None,
         })
     }
@@ -181,9 +184,9 @@ impl Reply {
 
 /// The grant that a message tells one of our claims of; `None` in it is a bare hint.
 pub(crate) fn message(bytes: &[u8]) -> Option<(RequestId, Option<Grant>)> {
-    let (request, rest) = bytes.split_at_checked(32)?;
-    let request = std::str::from_utf8(request).ok()?.parse().ok()?;
-    match rest.split_first() {
+    let mut reader = Reader(bytes);
+    let request = reader.request()?;
+    match reader.0.split_first() {
         None => Some((request, None)),
         Some((b'G', rest)) => Some((request, Some(Reader(rest).grant()?))),
         Some(_) => None,
@@ -194,7 +197,7 @@ pub(crate) fn message(bytes: &[u8]) -> Option<(RequestId, Option<Grant>)> {
 pub(crate) fn entry(record: &[u8], ticket: u64, limit: u32) -> Option<Entry> {
     let mut reader = Reader(record);
     let phase = reader.byte()?;
-    let request: RequestId = std::str::from_utf8(reader.take(32)?).ok()?.parse().ok()?;
+    let request = reader.request()?;
     let seq = reader.u64()?;
     let since = time(reader.u64()?);
     let until = time(reader.u64()?);
@@ -280,6 +283,11 @@ impl<'a> Reader<'a> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
+    fn request(&mut self) -> Option<RequestId> {
+        let bytes = self.take(16)?.try_into().ok()?;
+        Some(RequestId::from_u128(u128::from_be_bytes(bytes)))
+    }
+
     fn text(&mut self) -> Option<&'a str> {
         let length = self.u16()?;
         std::str::from_utf8(self.take(length.into())?).ok()
@@ -308,6 +316,7 @@ pub(crate) fn expect<T>(
 ) -> Result<T> {
     match reply {
         Reply::Failed(text) => Err(crate::error::in_script(&text, to)),
+        Reply::Unreplicated(text) => Err(crate::error::unreplicated(text)),
         reply => pick(reply).ok_or_else(|| crate::error::strange(to)),
     }
 }

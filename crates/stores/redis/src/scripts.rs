@@ -11,33 +11,16 @@ pub(crate) struct Script {
     hash: String,
 }
 
-/// A script whose locks are several keys each.
-macro_rules! many_keys {
-    ($file:literal) => {
-        LazyLock::new(|| Script::new(concat!("local call = redis.call\n", include_str!($file))))
-    };
-}
-
-/// The same script for locks that are one key each.
-macro_rules! one_key {
-    ($file:literal) => {
-        LazyLock::new(|| {
-            Script::new(concat!(
-                include_str!("scripts/one_key.lua"),
-                include_str!($file)
-            ))
-        })
-    };
-}
-
 /// Claims and what else changes locks.
-pub(crate) static STEPS: LazyLock<Script> = many_keys!("scripts/steps.lua");
-/// The same on a cluster.
-pub(crate) static ONE_KEY_STEPS: LazyLock<Script> = one_key!("scripts/steps.lua");
+pub(crate) static STEPS: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("scripts/steps/general.lua"),
+        include_str!("scripts/steps/main.lua"),
+    ))
+});
 /// What an operator sees.
-pub(crate) static VIEW: LazyLock<Script> = many_keys!("scripts/view.lua");
-/// The same on a cluster.
-pub(crate) static ONE_KEY_VIEW: LazyLock<Script> = one_key!("scripts/view.lua");
+pub(crate) static VIEW: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/view.lua")));
 
 impl Script {
     pub(crate) fn new(text: &'static str) -> Self {

@@ -1,14 +1,14 @@
 //! Which server a key is at.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use clinch_core::store::Claim;
-use clinch_core::{ClientId, ErrorKind, Result};
+use clinch_core::{ErrorKind, Result};
 use redis::Value;
 
 use crate::cluster::Cluster;
 use crate::config::{Address, Config};
-use crate::scripts::{Call, ONE_KEY_STEPS, ONE_KEY_VIEW, STEPS, Script, VIEW};
+use crate::scripts::Call;
 use crate::session::Session;
 
 /// Which of several servers, where there are several.
@@ -128,22 +128,6 @@ impl Servers {
         }
     }
 
-    /// The script of the steps.
-    pub(crate) fn steps(&self) -> &'static LazyLock<Script> {
-        match self {
-            Self::One(..) => &STEPS,
-            Self::Cluster(_) => &ONE_KEY_STEPS,
-        }
-    }
-
-    /// The script of the views, and the type of the keys that have one.
-    pub(crate) fn view(&self) -> (&'static LazyLock<Script>, &'static str) {
-        match self {
-            Self::One(..) => (&VIEW, "string"),
-            Self::Cluster(_) => (&ONE_KEY_VIEW, "zset"),
-        }
-    }
-
     /// Where slots are, if they can move.
     pub(crate) async fn layout(&self) -> Result<String> {
         match self {
@@ -152,14 +136,13 @@ impl Servers {
         }
     }
 
-    /// One server, and a part of keys that makes them be there.
-    pub(crate) fn some(&self, me: ClientId) -> Option<(Arc<Session>, String)> {
+    /// The connection to the server of a key, as far as is known.
+    pub(crate) fn at(&self, key: &str) -> Option<Arc<Session>> {
         match self {
-            Self::One(session, _) => Some((session.clone(), me.to_string())),
+            Self::One(session, _) => Some(session.clone()),
             Self::Cluster(cluster) => {
-                let tag = format!("{{{me}}}");
-                let session = cluster.node(&cluster.master_of(&tag)?).commands.clone();
-                Some((session, tag))
+                let master = cluster.master_of(key)?;
+                Some(cluster.node(&master).commands.clone())
             }
         }
     }

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use clinch_core::store::{Wake, WakeBook};
-use clinch_core::{ClientId, Error, ErrorKind, RequestId, Result, keeper};
+use clinch_core::{ClientId, Clock, RequestId, Result, keeper};
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
 use crate::config::Address;
-use crate::session::rest;
+use crate::route::{REDIRECTIONS, astray};
+use crate::session::Listen;
 use crate::slots::slot_of;
 
 /// A channel that nobody has used for between one and two of these is given up.
@@ -26,8 +27,6 @@ const MANY: usize = 1000;
 const TOO_MANY_WAITING: usize = 32;
 /// The pauses between two tries.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
-/// A channel that is sent on more often than this is tried again later.
-const REDIRECTIONS: usize = 6;
 
 /// The channels of one client.
 #[derive(Debug)]
@@ -270,10 +269,7 @@ impl Cluster {
                 }
             }
         }
-        Err(Error::new(
-            ErrorKind::Unreachable,
-            format!("slot {slot} is sent from server to server"),
-        ))
+        Err(astray(channel, &to))
     }
 
     /// Ends the subscription to a channel that has been forgotten.
@@ -307,7 +303,7 @@ async fn tend(cluster: Weak<Cluster>, channel: String, slot: u16, changed: Arc<N
         while set_up {
             let ended = tokio::select! {
                 () = changed.notified() => true,
-                () = rest(linger) => false,
+                () = Clock::boot().sleep(linger) => false,
             };
             let Some(this) = cluster.upgrade() else {
                 return;

@@ -1,26 +1,27 @@
 //! Locks on Redis.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, Limits,
-    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes, mismatch,
+    Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
+    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    mismatch,
 };
-use clinch_core::{ClientId, Error, MAX_NAME, Name, Result, keeper};
+use clinch_core::{ClientId, Error, ErrorKind, LostReason, MAX_NAME, Name, Result, keeper};
 
 use crate::cluster::Cluster;
 use crate::config::{Config, Topology};
-use crate::floor::ScriptFloor;
+use crate::floor::{ListBaton, ScriptFloor};
 use crate::group::{Group, answered};
 use crate::keys::Keys;
 use crate::record::{Reply, expect, step};
+use crate::sentinel::Sentinels;
 use crate::servers::Servers;
 use crate::session::Session;
 use crate::wakes::Ears;
-use crate::{describe, doctor, inspect};
+use crate::{doctor, inspect, promises, sentinel_watch, strict};
 
 /// Locks on one Redis, on the master that sentinels name, or on a cluster.
 ///
@@ -37,9 +38,6 @@ pub struct RedisStore {
     servers: Servers,
     group: Arc<Group>,
     ears: Arc<Ears>,
-    /// The greatest number seen: a server that lost its data and whose clock is behind must not
-    /// give a smaller one.
-    seen: AtomicU64,
 }
 
 impl RedisStore {
@@ -53,11 +51,20 @@ impl RedisStore {
             _ => keys.channel(me),
         };
         let ears = Ears::new(channel, keys.events.clone());
+        let mut watched = None;
         let servers = match &config.topology {
             Topology::One(address) => Servers::One(
                 Session::new(config.clone(), Box::new(address.clone()), ears.clone()),
                 config.scheme,
             ),
+            Topology::Sentinel(..) => {
+                let sentinels = Sentinels::new(&config)
+                    .ok_or_else(|| Error::invalid("the sentinels are missing"))?;
+                let locate = Box::new(sentinels.clone());
+                let session = Session::new(config.clone(), locate, ears.clone());
+                watched = Some((sentinels, session.clone()));
+                Servers::One(session, config.scheme)
+            }
             Topology::Cluster(seeds) => Servers::Cluster(Cluster::new(
                 config.clone(),
                 seeds.clone(),
@@ -66,18 +73,24 @@ impl RedisStore {
             )),
             _ => return Err(Error::invalid("not yet")),
         };
+        let mut info = Self::describe(config.scheme);
+        if let Some(longest) = config.strict {
+            info.limits.max_lease = info.limits.max_lease.min(longest);
+        }
         let store = Self {
-            info: Self::describe(config.scheme),
+            info,
             me,
             group: Group::new(servers.clone(), &config, &keys),
             config,
             keys,
             servers,
             ears,
-            seen: AtomicU64::new(0),
         };
         let servers = store.servers.clone();
         keeper::run(async move { servers.connect().await }).await?;
+        if let Some((sentinels, session)) = watched {
+            sentinel_watch::start(sentinels, &session, &store.ears)?;
+        }
         Ok(store)
     }
 
@@ -87,15 +100,11 @@ impl RedisStore {
     /// assert_eq!(clinch_redis::RedisStore::describe("redis").scheme, "redis");
     /// ```
     pub fn describe(scheme: &'static str) -> StoreInfo {
-        let (summary, guarantees) = match scheme {
-            "redis+cluster" => describe::CLUSTER,
-            _ => describe::ONE,
-        };
         StoreInfo {
             scheme,
-            summary,
+            summary: promises::summary(scheme),
             capabilities: Capabilities::ALL,
-            guarantees,
+            guarantees: promises::guarantees(scheme),
             limits: Limits {
                 min_lease: Duration::from_millis(50),
                 max_lease: Duration::from_secs(7 * 86_400),
@@ -124,15 +133,10 @@ impl RedisStore {
             .and_then(|reply| expect(reply, self.info.scheme, pick))
             .map_err(|error| self.explain(error))
     }
-
-    /// Remembers the greatest number.
-    fn saw(&self, seq: u64) {
-        self.seen.fetch_max(seq, Ordering::Relaxed);
-    }
 }
 
 /// Yes, or why not.
-fn held(reply: Reply) -> Option<Result<(), clinch_core::LostReason>> {
+fn held(reply: Reply) -> Option<Result<(), LostReason>> {
     match reply {
         Reply::Yes => Some(Ok(())),
         Reply::No(reason) => Some(Err(reason)),
@@ -147,17 +151,8 @@ impl Store for RedisStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
-        if let Some(longest) = self.config.strict
-            && claim.lease + claim.lock_delay > longest
-        {
-            return Err(Error::invalid(format!(
-                "lease and lock-delay together are {:?}, and in strict mode {longest:?} is the most",
-                claim.lease + claim.lock_delay
-            ))
-            .with_name(claim.name.as_str())
-            .with_advice("shorten them, or raise the URL's longest= for all clients"));
-        }
-        let packed = step::claim(claim, self.seen.load(Ordering::Relaxed));
+        strict::check(claim, &self.config)?;
+        let packed = step::claim(claim, self.ears.greatest());
         let key = self.keys.state(&claim.name);
         let listening = self.servers.subscription(&key);
         let reply = self
@@ -170,7 +165,7 @@ impl Store for RedisStore {
             })
             .await??;
         if let ClaimReply::Granted(grant) = &reply {
-            self.saw(grant.seq);
+            self.ears.saw(grant.seq);
         }
         Ok(reply)
     }
@@ -193,9 +188,15 @@ impl Store for RedisStore {
         for answer in sent {
             let reply = answered(answer).await;
             let held = reply.and_then(|reply| expect(reply, self.info.scheme, held));
-            replies.push(match held.map_err(|error| self.explain(error))? {
-                Ok(()) => RenewReply::Held,
-                Err(reason) => RenewReply::Lost(reason),
+            replies.push(match held {
+                Ok(Ok(())) => RenewReply::Held,
+                Ok(Err(reason)) => RenewReply::Lost(reason),
+                // Something else has written over this lock: it takes no other hold with it.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    tracing::error!(%error, "a hold is lost");
+                    RenewReply::Lost(LostReason::Forgotten)
+                }
+                Err(error) => return Err(self.explain(error)),
             });
         }
         Ok(replies)
@@ -247,7 +248,11 @@ impl Store for RedisStore {
         let listening = async move {
             servers.watch(&channel).await?;
             let ending = async move {
-                sender.closed().await;
+                // A sender that is kept would keep the stream open after the store has closed.
+                tokio::select! {
+                    () = sender.closed() => {}
+                    () = ears.closed() => return,
+                }
                 if !ears.watchers.any() {
                     for session in servers.all() {
                         session.unsubscribe(&channel).await;
@@ -274,7 +279,8 @@ impl Store for RedisStore {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         let (servers, config) = (self.servers.clone(), self.config.clone());
-        keeper::run(async move { doctor::examine(&servers, &config).await })
+        let keys = self.keys.clone();
+        keeper::run(async move { doctor::examine(&servers, &config, Some(&keys)).await })
             .await
             .map_err(|error| self.explain(error))
     }
@@ -284,8 +290,19 @@ impl Store for RedisStore {
     }
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let some = self.servers.some(self.me);
-        Ok(some.map(|(server, tag)| Box::new(ScriptFloor::new(server, &tag)) as Box<dyn Floor>))
+        let prefix = ScriptFloor::prefix(self.me);
+        let Some(session) = self.servers.at(&prefix) else {
+            return Ok(None);
+        };
+        Ok(Some(Box::new(ScriptFloor::new(session, prefix))))
+    }
+
+    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
+        let key = ListBaton::key(name);
+        let Some(session) = self.servers.at(&key) else {
+            return Ok(None);
+        };
+        Ok(Some(Box::new(ListBaton::connect(session, key).await?)))
     }
 
     async fn close(&self) -> Result<()> {

@@ -1,11 +1,14 @@
 //! What a client hears: grants of its claims, and events.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use clinch_core::store::{Wake, WakeBook};
 use redis::{PushInfo, PushKind, Value};
+use tokio::sync::watch;
 
 use crate::events::Watchers;
+use crate::guest::Rooms;
 use crate::record;
 use crate::session::Listen;
 
@@ -20,7 +23,12 @@ pub(crate) struct Ears {
     pub(crate) book: WakeBook,
     /// Who watches.
     pub(crate) watchers: Watchers,
-    closed: Mutex<bool>,
+    /// The greatest number seen: a server that lost its data and whose clock is behind must not
+    /// give a smaller one.
+    greatest: AtomicU64,
+    /// Who waits for the releases of others, in their layouts.
+    pub(crate) rooms: Rooms,
+    closed: watch::Sender<bool>,
 }
 
 impl Ears {
@@ -30,19 +38,33 @@ impl Ears {
             events,
             book: WakeBook::default(),
             watchers: Watchers::default(),
-            closed: Mutex::default(),
+            greatest: AtomicU64::default(),
+            rooms: Rooms::default(),
+            closed: watch::Sender::new(false),
         })
     }
 
-    /// Whether the store has been closed.
-    pub(crate) fn is_closed(&self) -> bool {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A grant with this number was heard of.
+    pub(crate) fn saw(&self, seq: u64) {
+        self.greatest.fetch_max(seq, Ordering::Relaxed);
+    }
+
+    /// The greatest number heard of so far.
+    pub(crate) fn greatest(&self) -> u64 {
+        self.greatest.load(Ordering::Relaxed)
+    }
+
+    /// Completes when the store is closed or dropped.
+    pub(crate) async fn closed(&self) {
+        // It cannot fail: the sender is our own.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
     pub(crate) fn close(&self) {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.closed.send_replace(true);
         self.book.close();
         self.watchers.close();
+        self.rooms.close();
     }
 }
 
@@ -52,14 +74,18 @@ impl Listen for Ears {
         if self.watchers.any() {
             channels.push(self.events.clone());
         }
+        channels.extend(self.rooms.channels());
         channels.retain(|channel| !channel.is_empty());
         channels
     }
 
     fn hear(&self, push: PushInfo) {
-        if !matches!(push.kind, PushKind::Message | PushKind::SMessage) {
-            return;
-        }
+        let own = match push.kind {
+            // Those of names on a cluster.
+            PushKind::SMessage => true,
+            PushKind::Message => !self.channel.is_empty(),
+            _ => return,
+        };
         let mut data = push.data.into_iter();
         let (Some(Value::BulkString(channel)), Some(Value::BulkString(message))) =
             (data.next(), data.next())
@@ -68,18 +94,28 @@ impl Listen for Ears {
         };
         if channel == self.events.as_bytes() {
             self.watchers.tell(&message);
+        } else if !own {
+            self.rooms.tell(&channel);
         } else if let Some((request, grant)) = record::message(&message) {
+            if let Some(grant) = &grant {
+                self.saw(grant.seq);
+            }
             self.book
                 .deliver(request, grant.map_or(Wake::Hint, Wake::Granted));
         }
     }
 
-    fn connected_again(&self) {
-        // Whoever waits should look again.
+    fn missed(&self) {
         self.book.hint_all();
+        self.rooms.hint_all();
     }
 
     fn is_needed(&self) -> bool {
-        !self.is_closed() && (self.book.is_awaited() || self.watchers.any())
+        let awaited = self.book.is_awaited() || self.watchers.any() || self.rooms.any();
+        awaited && !self.is_closed()
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.closed.borrow()
     }
 }

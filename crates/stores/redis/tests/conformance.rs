@@ -1,19 +1,27 @@
-//! The conformance suite on Redis. Each case has a server of its own, or a namespace of its own in
-//! the one cluster of the run.
+//! The conformance suite on Redis: one server for each case, and one set of sentinels and one cluster
+//! for all.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::Result;
 use clinch_core::store::{OpenContext, Store, StoreInfo};
-use clinch_redis::RedisStore;
+use clinch_redis::{GuestStore, RedisStore};
 use clinch_testkit::conformance::{self, Case, Place, Subject};
-use clinch_testkit::servers::{Cluster, Redis};
+use clinch_testkit::servers::{Cluster, Redis, Sentinels};
 
 fn main() -> std::process::ExitCode {
-    conformance::main(vec![Box::new(One), Box::new(Shared), Box::new(Restarted)])
+    conformance::main(vec![
+        Box::new(One),
+        Box::new(Followed::default()),
+        Box::new(Clustered::default()),
+        Box::new(ClusterOfItsOwn),
+        Box::new(Guest("plain", "redis?layout=plain")),
+        Box::new(Guest("redisson", "redis?layout=redisson")),
+    ])
 }
 
 struct One;
@@ -62,60 +70,178 @@ impl Place for Server {
     }
 
     async fn leftovers(&self) -> Result<Vec<String>> {
-        leftovers(&self.0)
+        leftovers(&self.0, "*", "*")
     }
 }
 
-/// Keys of queues and of holders, keys that never end, and subscriptions.
-fn leftovers(server: &Redis) -> Result<Vec<String>> {
-    let mut left = Vec::new();
-    for (key, _) in server.dump_keys("*")? {
-        let ends = server.cli(&["PTTL", &key])?;
-        let idle = key.ends_with('}') && !ends.starts_with('-');
-        if !idle {
-            left.push(format!("{key}, which ends in {ends} ms"));
-        }
-    }
-    let channels = server.cli(&["PUBSUB", "CHANNELS"])?;
-    left.extend(Some(channels).filter(|channels| !channels.trim().is_empty()));
-    Ok(left)
+/// The master that sentinels name. Six servers take seconds to start, so the cases share them and
+/// have a namespace each.
+#[derive(Default)]
+struct Followed {
+    all: OnceLock<Result<Arc<Sentinels>>>,
+    places: AtomicU64,
 }
-
-/// The one cluster of the run.
-struct Shared;
-
-/// A cluster for each case: for those that restart it.
-struct Restarted;
 
 #[async_trait]
-impl Subject for Shared {
+impl Subject for Followed {
     fn name(&self) -> String {
-        "redis_cluster".into()
+        "sentinel".into()
     }
 
     fn info(&self) -> StoreInfo {
-        RedisStore::describe("redis+cluster")
+        RedisStore::describe("redis+sentinel")
     }
 
     async fn place(&self) -> Result<Box<dyn Place>> {
-        Ok(Box::new(InCluster::new(shared_cluster()?)))
+        let all = self.all.get_or_init(|| Sentinels::start().map(Arc::new));
+        let number = self.places.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Shared {
+            all: all.clone()?,
+            namespace: format!("case-{number}-"),
+        }))
     }
 
     async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
         clinch_redis::open(&url.parse()?, context).await
     }
 
-    /// A restart of the one cluster would fail the other cases. Names of different slots cannot
-    /// share a call, so renewals share requests there, not commands, which is what is counted.
+    /// Each grant and renewal waits for a replica.
+    fn lease(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Not those that restart the servers: it would be a failover for all others, and a master
+    /// without persistence comes back empty. `tests/sentinel.rs` has failovers of its own.
     fn wants(&self, case: &Case) -> bool {
-        !restarts(case) && case.name != "many_holds_renew_together"
+        !matches!(case.name, "rise_over_restarts" | "it_outlives_its_client")
     }
 }
 
+struct Shared {
+    all: Arc<Sentinels>,
+    namespace: String,
+}
+
 #[async_trait]
-impl Subject for Restarted {
+impl Place for Shared {
+    fn url(&self) -> String {
+        self.all.url()
+    }
+
+    fn namespace(&self) -> String {
+        self.namespace.clone()
+    }
+
+    async fn lose_data(&self) -> Result<bool> {
+        let forget =
+            "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end";
+        let mine = format!("clinch:*{}*", self.namespace);
+        self.all.master()?.cli(&["EVAL", forget, "0", &mine])?;
+        Ok(true)
+    }
+
+    async fn lose_data_live(&self) -> Result<bool> {
+        self.lose_data().await
+    }
+
+    async fn leftovers(&self) -> Result<Vec<String>> {
+        let mine = format!("clinch:*{}*", self.namespace);
+        leftovers(self.all.master()?, &mine, &mine)
+    }
+}
+
+/// Keys of queues and of holders, keys that never end, and subscriptions.
+fn leftovers(server: &Redis, keys: &str, channels: &str) -> Result<Vec<String>> {
+    let mut left = Vec::new();
+    for (key, _) in server.dump_keys(keys)? {
+        let ends = server.cli(&["PTTL", &key])?;
+        let idle = key.ends_with('}') && !ends.starts_with('-');
+        if !idle {
+            left.push(format!("{key}, which ends in {ends} ms"));
+        }
+    }
+    let channels = server.cli(&["PUBSUB", "CHANNELS", channels])?;
+    left.extend(Some(channels).filter(|channels| !channels.trim().is_empty()));
+    Ok(left)
+}
+
+/// A guest in the locks of other libraries: the layout, and what the store is called.
+struct Guest(&'static str, &'static str);
+
+#[async_trait]
+impl Subject for Guest {
     fn name(&self) -> String {
-        "redis_cluster_restarted".into()
+        format!("redis_{}", self.0)
+    }
+
+    fn info(&self) -> StoreInfo {
+        GuestStore::describe(self.1)
+    }
+
+    async fn place(&self) -> Result<Box<dyn Place>> {
+        let server = Redis::with().append_only("everysec").start()?;
+        Ok(Box::new(GuestServer(Server(server), self.0)))
+    }
+
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+        clinch_redis::open(&url.parse()?, context).await
+    }
+}
+
+struct GuestServer(Server, &'static str);
+
+#[async_trait]
+impl Place for GuestServer {
+    fn url(&self) -> String {
+        format!("{}?layout={}", self.0.url(), self.1)
+    }
+
+    async fn restart(&self) -> Result<()> {
+        self.0.restart().await
+    }
+
+    async fn lose_data(&self) -> Result<bool> {
+        self.0.lose_data().await
+    }
+
+    async fn lose_data_live(&self) -> Result<bool> {
+        self.0.lose_data_live().await
+    }
+
+    /// Every key but the lists of ended claims, which end by themselves; and subscriptions.
+    async fn leftovers(&self) -> Result<Vec<String>> {
+        let server = &self.0.0;
+        let mut left = Vec::new();
+        for (key, _) in server.dump_keys("*")? {
+            let ends = server.cli(&["PTTL", &key])?;
+            if !key.starts_with("clinch:ended:") || ends.starts_with('-') {
+                left.push(format!("{key}, which ends in {ends} ms"));
+            }
+        }
+        let channels = server.cli(&["PUBSUB", "CHANNELS"])?;
+        left.extend(Some(channels).filter(|channels| !channels.trim().is_empty()));
+        Ok(left)
+    }
+}
+
+/// A cluster that the cases share, with a namespace each.
+#[derive(Default)]
+struct Clustered {
+    all: OnceLock<Result<Arc<Cluster>>>,
+    places: AtomicU64,
+}
+
+/// A cluster for each case: for those that restart it.
+struct ClusterOfItsOwn;
+
+fn restarts(case: &Case) -> bool {
+    matches!(case.name, "rise_over_restarts" | "it_outlives_its_client")
+}
+
+#[async_trait]
+impl Subject for Clustered {
+    fn name(&self) -> String {
+        "cluster".into()
     }
 
     fn info(&self) -> StoreInfo {
@@ -123,8 +249,46 @@ impl Subject for Restarted {
     }
 
     async fn place(&self) -> Result<Box<dyn Place>> {
-        let cluster = Cluster::start_with(|node| node.append_only("everysec"))?;
-        Ok(Box::new(InCluster::new(Arc::new(cluster))))
+        let all = self.all.get_or_init(|| Cluster::start().map(Arc::new));
+        let number = self.places.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(InCluster {
+            all: all.clone()?,
+            namespace: format!("case-{number}-"),
+        }))
+    }
+
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+        clinch_redis::open(&url.parse()?, context).await
+    }
+
+    /// Each grant and renewal waits for a replica.
+    fn lease(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Those that restart the servers have a cluster of their own. Names of different slots cannot
+    /// share a call, so renewals share requests here, not commands, which is what is counted.
+    fn wants(&self, case: &Case) -> bool {
+        !restarts(case) && case.name != "many_holds_renew_together"
+    }
+}
+
+#[async_trait]
+impl Subject for ClusterOfItsOwn {
+    fn name(&self) -> String {
+        "cluster_of_its_own".into()
+    }
+
+    fn info(&self) -> StoreInfo {
+        RedisStore::describe("redis+cluster")
+    }
+
+    async fn place(&self) -> Result<Box<dyn Place>> {
+        let all = Cluster::start_with(|node| node.append_only("everysec"))?;
+        Ok(Box::new(InCluster {
+            all: Arc::new(all),
+            namespace: "case-".into(),
+        }))
     }
 
     async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
@@ -136,62 +300,29 @@ impl Subject for Restarted {
     }
 }
 
-fn restarts(case: &Case) -> bool {
-    [
-        ("tokens", "rise_over_restarts"),
-        ("lock_delay", "it_outlives_its_client"),
-    ]
-    .contains(&(case.group, case.name))
-}
-
-/// Started by the first case that needs it, and ended with the process.
-fn shared_cluster() -> Result<Arc<Cluster>> {
-    static CLUSTER: OnceLock<Mutex<Option<Arc<Cluster>>>> = OnceLock::new();
-    let mut cluster = CLUSTER.get_or_init(Mutex::default).lock().unwrap();
-    match &*cluster {
-        Some(cluster) => Ok(cluster.clone()),
-        None => Ok(cluster.insert(Arc::new(Cluster::start()?)).clone()),
-    }
-}
-
 /// A namespace in a cluster.
 struct InCluster {
-    cluster: Arc<Cluster>,
+    all: Arc<Cluster>,
     namespace: String,
 }
 
 impl InCluster {
-    fn new(cluster: Arc<Cluster>) -> Self {
-        static PLACES: AtomicU64 = AtomicU64::new(0);
-        let number = PLACES.fetch_add(1, Ordering::Relaxed);
-        Self {
-            cluster,
-            namespace: format!("case-{number}"),
-        }
-    }
-
-    /// The keys of the namespace, each with its master.
-    fn keys(&self) -> Result<Vec<(&Redis, String)>> {
-        let mut keys = Vec::new();
-        for node in self.cluster.nodes() {
-            if node
-                .info("replication")?
-                .get("role")
-                .is_some_and(|role| role == "master")
-            {
-                let pattern = format!("clinch:{{{}:*", self.namespace);
-                let found = node.command(&["KEYS", &pattern])?.texts();
-                keys.extend(found.into_iter().map(|key| (node, key)));
+    fn masters(&self) -> Result<Vec<&Redis>> {
+        let mut masters = Vec::new();
+        for node in self.all.nodes() {
+            let info = node.info("replication")?;
+            if info.get("role").is_some_and(|role| role == "master") {
+                masters.push(node);
             }
         }
-        Ok(keys)
+        Ok(masters)
     }
 }
 
 #[async_trait]
 impl Place for InCluster {
     fn url(&self) -> String {
-        self.cluster.url()
+        self.all.url()
     }
 
     fn namespace(&self) -> String {
@@ -199,20 +330,23 @@ impl Place for InCluster {
     }
 
     async fn restart(&self) -> Result<()> {
-        for node in self.cluster.nodes() {
+        for node in self.all.nodes() {
             node.process().terminate()?;
         }
-        for node in self.cluster.nodes() {
+        for node in self.all.nodes() {
             node.start_again()?;
         }
-        self.cluster.wait_ok()?;
-        self.cluster.wait_synced()
+        self.all.wait_ok()?;
+        self.all.wait_synced()
     }
 
     /// The other namespaces keep theirs.
     async fn lose_data(&self) -> Result<bool> {
-        for (node, key) in self.keys()? {
-            node.cli(&["DEL", &key])?;
+        for node in self.masters()? {
+            let mine = format!("clinch:{{{}:*", self.namespace);
+            for key in node.command(&["KEYS", &mine])?.texts() {
+                node.cli(&["DEL", &key])?;
+            }
         }
         Ok(true)
     }
@@ -221,22 +355,15 @@ impl Place for InCluster {
         self.lose_data().await
     }
 
-    /// Keys that never end, that hold more than an idle state, or are none of ours; subscriptions.
     async fn leftovers(&self) -> Result<Vec<String>> {
+        let mine = format!("clinch:*{}*", self.namespace);
         let mut left = Vec::new();
-        for (node, key) in self.keys()? {
-            let ends = node.cli(&["PTTL", &key])?;
-            let parts = node.cli(&["ZCARD", &key])?;
-            if !key.ends_with('}') || ends.starts_with('-') || parts != "1" {
-                left.push(format!("{key}, {parts} parts, which ends in {ends} ms"));
-            }
+        for node in self.masters()? {
+            left.extend(leftovers(node, &mine, &mine)?);
         }
-        for node in self.cluster.nodes() {
-            for kind in ["CHANNELS", "SHARDCHANNELS"] {
-                let channels = node.command(&["PUBSUB", kind])?.texts();
-                let ours = format!("{}:", self.namespace);
-                left.extend(channels.into_iter().filter(|name| name.contains(&ours)));
-            }
+        for node in self.all.nodes() {
+            let channels = node.cli(&["PUBSUB", "SHARDCHANNELS", &mine])?;
+            left.extend(Some(channels).filter(|channels| !channels.trim().is_empty()));
         }
         Ok(left)
     }

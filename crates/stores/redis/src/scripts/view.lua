@@ -2,29 +2,36 @@
 -- those of the waiters in their order. Changes nothing.
 
 local unpack, sub = struct.unpack, string.sub
-local STATE = '<c1I4I8I8I8I4I4I8I8I8c1I2c0I2c0'
+local call = redis.call
 
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2] - 1577836800000000
 local now = (micros - micros % 1000) / 1000
 
+local function split(records)
+  local list, at = {}, 1
+  while at <= #records do
+    local length = unpack('<I4', records, at)
+    list[#list + 1] = sub(records, at + 4, at + 3 + length)
+    at = at + 4 + length
+  end
+  return list
+end
+
 local views = {}
 for i, key in ipairs(KEYS) do
   local state = call('GET', key)
+  local limit, held, waiting = 1, {}, {}
   if state then
-    local _, limit, _, _, _, holders, waiters, _, _, _, _, _, _, at = unpack(STATE, state)
-    local held, waiting = {}, {}
-    if holders > 0 then
-      held = limit == 1 and { sub(state, at) } or call('HVALS', key .. ':h')
+    local form, _, _, _, _, _, at = unpack('<c1I8I8c1I2c0I2c0', state)
+    if form == 'g' then
+      local bytes
+      limit, _, _, _, bytes, _, _, _, at = unpack('<I4I8I4I4I4I8I8I8', state, at)
+      held, waiting = split(sub(state, at, at + bytes - 1)), split(sub(state, at + bytes))
+    elseif at <= #state then
+      held = { sub(state, at) }
     end
-    if waiters > 0 then
-      for _, request in ipairs(call('ZRANGE', key .. ':q', 0, -1)) do
-        waiting[#waiting + 1] = call('HGET', key .. ':w', request)
-      end
-    end
-    views[i] = { now, limit, held, waiting }
-  else
-    views[i] = { now, 0, {}, {} }
   end
+  views[i] = { now, limit, held, waiting }
 end
 return views

@@ -3,7 +3,8 @@
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
-//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`.
+//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. Several independent servers
+//! are in `quorum`.
 
 mod config;
 mod doctor;
@@ -14,6 +15,7 @@ mod group;
 mod inspect;
 mod keys;
 mod open;
+mod quorum;
 mod record;
 mod scripts;
 mod server;
@@ -25,4 +27,5 @@ mod tls;
 mod wakes;
 
 pub use open::{open, stores};
+pub use quorum::QuorumStore;
 pub use store::RedisStore;

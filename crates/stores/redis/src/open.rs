@@ -5,8 +5,8 @@ use std::sync::Arc;
 use clinch_core::store::{OpenContext, Store, StoreInfo};
 use clinch_core::{Error, ErrorKind, Result, StoreUrl};
 
-use crate::RedisStore;
 use crate::config::{Config, Layout, Topology};
+use crate::{QuorumStore, RedisStore};
 
 /// Opens the store of a URL: `redis:`, `rediss:`, `redis+unix:`, `redis+sentinel:`,
 /// `redis+cluster:` or `redis+quorum:`, with any layout.
@@ -31,7 +31,12 @@ pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>
 
 async fn dispatch(config: Arc<Config>, context: OpenContext) -> Result<Arc<dyn Store>> {
     match (config.layout, &config.topology) {
-        (Layout::Clinch, Topology::Quorum(..)) => Err(not_yet()),
+        (Layout::Clinch, Topology::Quorum(hosts, need)) => {
+            let (hosts, need) = (hosts.clone(), *need);
+            Ok(Arc::new(
+                QuorumStore::connect(config, &hosts, need, context).await?,
+            ))
+        }
         (Layout::Clinch, _) => Ok(Arc::new(RedisStore::connect(config, context).await?)),
         (Layout::Plain | Layout::Redisson, _) => Err(not_yet()),
     }
@@ -47,5 +52,5 @@ fn not_yet() -> Error {
 /// assert!(clinch_redis::stores().iter().any(|info| info.scheme == "redis"));
 /// ```
 pub fn stores() -> Vec<StoreInfo> {
-    vec![RedisStore::describe("redis")]
+    vec![RedisStore::describe("redis"), QuorumStore::describe(false)]
 }

@@ -1,4 +1,4 @@
-//! The conformance suite on Redis; each case has a server of its own.
+//! The conformance suite on Redis; each case has servers of its own.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -6,12 +6,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use clinch_core::Result;
 use clinch_core::store::{OpenContext, Store, StoreInfo};
-use clinch_redis::RedisStore;
+use clinch_redis::{QuorumStore, RedisStore};
 use clinch_testkit::conformance::{self, Place, Subject};
 use clinch_testkit::servers::Redis;
 
 fn main() -> std::process::ExitCode {
-    conformance::main(vec![Box::new(One)])
+    let subjects: Vec<Box<dyn Subject>> = vec![
+        Box::new(One),
+        Box::new(Quorum { all: false }),
+        Box::new(Quorum { all: true }),
+    ];
+    conformance::main(subjects)
 }
 
 struct One;
@@ -61,6 +66,79 @@ impl Place for Server {
 
     async fn leftovers(&self) -> Result<Vec<String>> {
         leftovers(&self.0)
+    }
+}
+
+/// Three independent servers, of which a majority or all must agree.
+struct Quorum {
+    all: bool,
+}
+
+#[async_trait]
+impl Subject for Quorum {
+    fn name(&self) -> String {
+        match self.all {
+            true => "redis_quorum_all".into(),
+            false => "redis_quorum".into(),
+        }
+    }
+
+    fn info(&self) -> StoreInfo {
+        QuorumStore::describe(self.all)
+    }
+
+    async fn place(&self) -> Result<Box<dyn Place>> {
+        let mut servers = Vec::new();
+        for _ in 0..3 {
+            servers.push(Redis::with().append_only("everysec").start()?);
+        }
+        Ok(Box::new(Three(servers, self.all)))
+    }
+
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+        clinch_redis::open(&url.parse()?, context).await
+    }
+}
+
+struct Three(Vec<Redis>, bool);
+
+#[async_trait]
+impl Place for Three {
+    fn url(&self) -> String {
+        let hosts: Vec<_> = self
+            .0
+            .iter()
+            .map(|server| format!("127.0.0.1:{}", server.port()))
+            .collect();
+        let need = if self.1 { "all" } else { "majority" };
+        format!("redis+quorum://{}?need={need}", hosts.join(","))
+    }
+
+    async fn restart(&self) -> Result<()> {
+        for server in &self.0 {
+            server.process().terminate()?;
+            server.start_again()?;
+        }
+        Ok(())
+    }
+
+    async fn lose_data(&self) -> Result<bool> {
+        for server in &self.0 {
+            server.cli(&["FLUSHALL"])?;
+        }
+        Ok(true)
+    }
+
+    async fn lose_data_live(&self) -> Result<bool> {
+        self.lose_data().await
+    }
+
+    async fn leftovers(&self) -> Result<Vec<String>> {
+        let mut left = Vec::new();
+        for server in &self.0 {
+            left.extend(leftovers(server)?);
+        }
+        Ok(left)
     }
 }
 

@@ -43,7 +43,10 @@ pub(crate) async fn look(nodes: Arc<Nodes>, what: What) -> Result<Vec<LockView>>
     drop(tell);
     let mut merged = Merged::default();
     let (mut answered, mut pending, mut failed) = (0, nodes.all.len(), None);
-    while !merged.is_certain(nodes.need, pending) {
+    while answered < nodes.need || !merged.is_certain(nodes.need, pending) {
+        if answered + pending < nodes.need {
+            break;
+        }
         let Some(seen) = hear.recv().await else { break };
         pending -= 1;
         match seen {

@@ -33,20 +33,30 @@ pub(crate) async fn renew(quorum: &Quorum, renewals: &[Renewal]) -> Result<Vec<R
 pub(crate) async fn release(quorum: &Arc<Quorum>, hold: &Hold) -> Result<Result<(), LostReason>> {
     let nodes = &quorum.nodes;
     let packed = step::release(hold);
-    let mut answers = nodes.send_all(&hold.name, &packed);
-    // Dropped here, nothing is lost: the steps are on their way, and the engine releases again.
-    let tally = Tally::hear(nodes, &mut answers).await;
-    let verdict = tally.or_unknown(nodes)?;
-    // If it is ours, nothing of the request may stay: also not half a claim with another number.
+    // What this client knows of the hold, if it is its own.
     let visit = quorum.requests.known(hold.request);
-    let ours = visit.as_ref().is_some_and(|visit| {
-        let mut state = visit.state();
-        let ours = state.token == Some(hold.seq);
-        if ours {
-            (state.token, state.done) = (None, true);
-        }
-        ours
+    let visit = visit.filter(|visit| visit.state().token == Some(hold.seq));
+    let ours = visit.is_some();
+    let mut tally = Tally {
+        yes: visit
+            .as_ref()
+            .map_or(Vec::new(), |visit| visit.state().released.clone()),
+        ..Tally::default()
+    };
+    let mut answers = nodes.send_to(&hold.name, |at| {
+        (!tally.yes.contains(&at)).then(|| packed.clone())
     });
+    // Dropped here, nothing is lost: the steps are on their way, and the engine releases again.
+    tally.hear_more(nodes, &mut answers).await;
+    if let Some(visit) = &visit {
+        visit.state().released.clone_from(&tally.yes);
+    }
+    let verdict = tally.or_unknown(nodes)?;
+    if let Some(visit) = &visit {
+        let mut state = visit.state();
+        (state.token, state.done) = (None, true);
+    }
+    // If it is ours, nothing of the request may stay: also not half a claim with another number.
     let rest = match ours {
         true => step::withdraw(hold.request),
         false => packed,

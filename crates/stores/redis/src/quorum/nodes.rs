@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clinch_core::store::{Finding, Severity};
 use clinch_core::{Clock, Error, ErrorKind, Name, Result, keeper};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use super::answers::{Answers, Coming};
 use crate::config::{Address, Config};
@@ -86,34 +86,33 @@ impl Nodes {
 
     /// Connects to all servers; it takes `need` of them, and none that cannot keep locks.
     pub(crate) async fn connect(&self, clock: &Clock) -> Result<()> {
-        let mut coming: Vec<_> = Vec::new();
+        let (told, mut hear) = mpsc::unbounded_channel();
         for node in &self.all {
-            let (told, hear) = oneshot::channel();
-            let session = node.session.clone();
+            let (session, told) = (node.session.clone(), told.clone());
             keeper::spawn(async move {
                 let live = session.live().await;
                 // Nobody may wait for it any more.
                 let _ = told.send(live.map(|live| live.server));
             })?;
-            coming.push(hear);
         }
+        drop(told);
         let mut reached: Vec<Arc<Server>> = Vec::new();
         let mut failed = None;
-        for hear in coming {
+        loop {
             let heard = match reached.len() >= self.need {
-                false => hear.await,
+                false => hear.recv().await,
                 true => tokio::select! {
                     biased;
-                    heard = hear => heard,
-                    () = clock.sleep(GRACE) => continue,
+                    heard = hear.recv() => heard,
+                    () = clock.sleep(GRACE) => None,
                 },
             };
             match heard {
-                Ok(Ok(server)) => reached.push(server),
-                Ok(Err(error)) if error.is_temporary() => failed = Some(error),
+                Some(Ok(server)) => reached.push(server),
+                Some(Err(error)) if error.is_temporary() => failed = Some(error),
                 // What is set up wrongly does not get better by waiting.
-                Ok(Err(error)) => return Err(error),
-                Err(_) => {}
+                Some(Err(error)) => return Err(error),
+                None => break,
             }
         }
         different(&reached)?;

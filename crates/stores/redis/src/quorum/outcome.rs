@@ -46,30 +46,33 @@ impl Heard {
         self.granted.iter().any(|(place, _)| *place == at)
     }
 
-    /// Why it is not granted, once that is certain.
-    pub(crate) fn refusal(&self, nodes: &Nodes, claim: &Claim) -> Refusal {
+    /// Why it cannot be granted; `None` while those that have not answered can still tell.
+    pub(crate) fn refusal(&self, nodes: &Nodes, claim: &Claim, pending: usize) -> Option<Refusal> {
         // As many servers as make a grant impossible.
         let enough = nodes.all.len() - nodes.need + 1;
         if let Some(reason) = self.gone {
-            return Refusal::Gone(reason);
+            return Some(Refusal::Gone(reason));
         }
         if let Some(used) = self
             .mismatch
             .first()
             .filter(|_| self.mismatch.len() >= enough)
         {
-            return Refusal::Failed(mismatch(&claim.name, *used, claim.limit));
+            return Some(Refusal::Failed(mismatch(&claim.name, *used, claim.limit)));
         }
         let refused = self.busy + self.mismatch.len();
         if refused >= enough || refused > 0 && refused + self.granted.len() >= nodes.need {
             let split = !self.granted.is_empty();
-            return Refusal::Busy { split };
+            return Some(Refusal::Busy { split });
+        }
+        if pending > 0 {
+            return None;
         }
         let mut definite = self.failed.iter().filter(|error| !error.is_temporary());
-        match definite.next() {
-            Some(error) if definite.count() + 1 >= enough => Refusal::Failed(error.clone()),
-            _ => Refusal::Failed(self.too_few(nodes)),
-        }
+        Some(Refusal::Failed(match definite.next() {
+            Some(error) if definite.count() + 1 >= enough => error.clone(),
+            _ => self.too_few(nodes),
+        }))
     }
 
     /// Too few servers have answered, and some of them may have half of it.

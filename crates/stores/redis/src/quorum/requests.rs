@@ -25,6 +25,8 @@ pub(crate) struct State {
     pub(crate) round: u64,
     /// The token that it was granted.
     pub(crate) token: Option<u64>,
+    /// Servers that have released it: they may have forgotten when the release is repeated.
+    pub(crate) released: Vec<usize>,
     /// Rounds in a row that came to nothing.
     pub(crate) refused: u32,
     /// Whether nobody will ask for it again.

@@ -86,13 +86,11 @@ impl Round {
         let mut heard = Heard::default();
         while heard.granted.len() < nodes.need {
             if heard.granted.len() + answers.pending() < nodes.need {
-                self.give_back(&heard, None, answers);
-                return Err(heard.refusal(nodes, &self.claim));
+                return Err(self.explain_refusal(heard, answers).await);
             }
-            let Some((at, answer)) = answers.next().await else {
-                continue;
-            };
-            heard.count(at, answer);
+            if let Some((at, answer)) = answers.next().await {
+                heard.count(at, answer);
+            }
         }
         while let Some((at, answer)) = answers.ready().await {
             heard.count(at, answer);
@@ -106,10 +104,36 @@ impl Round {
                 })
             }
             Err((last, refusal)) => {
-                self.give_back(&heard, Some(last), answers);
+                for (at, grant) in &heard.granted {
+                    self.give_back(*at, [grant.seq, last]);
+                }
+                self.take_in(None, answers);
                 Err(refusal)
             }
         }
+    }
+
+    /// It cannot be granted any more: everything goes back, and the servers are heard until it is
+    /// certain why.
+    async fn explain_refusal(&self, mut heard: Heard, mut answers: Answers) -> Refusal {
+        let nodes = &self.quorum.nodes;
+        for (at, grant) in &heard.granted {
+            self.give_back(*at, [grant.seq; 2]);
+        }
+        let refusal = loop {
+            if let Some(refusal) = heard.refusal(nodes, &self.claim, answers.pending()) {
+                break refusal;
+            }
+            let Some((at, answer)) = answers.next().await else {
+                continue;
+            };
+            if let Ok(Reply::Granted(grant)) = &answer {
+                self.give_back(at, [grant.seq; 2]);
+            }
+            heard.count(at, answer);
+        };
+        self.take_in(None, answers);
+        refusal
     }
 
     /// Lets the servers vote; the number that has won, or the last one that has not.
@@ -213,18 +237,17 @@ impl Round {
         });
     }
 
-    /// It is not granted: everything goes back, at once and for what comes late.
-    fn give_back(&self, heard: &Heard, voted: Option<u64>, late: Answers) {
-        for (at, grant) in &heard.granted {
-            let numbers = [grant.seq, voted.unwrap_or(grant.seq)];
-            self.quorum.saw(grant.seq);
-            let packed = step::back(self.claim.request, numbers);
-            let (chores, nodes) = (&self.quorum.chores, &self.quorum.nodes);
-            chores.insist(nodes, *at, &self.claim.name, packed);
+    /// It is not granted: what a server has of it, with one of these numbers, goes back.
+    fn give_back(&self, at: usize, numbers: [u64; 2]) {
+        for number in numbers {
+            self.quorum.saw(number);
         }
-        self.take_in(None, late);
+        let packed = step::back(self.claim.request, numbers);
+        let (chores, nodes) = (&self.quorum.chores, &self.quorum.nodes);
+        chores.insist(nodes, at, &self.claim.name, packed);
     }
 
+    /// Hears the rest in the background.
     fn take_in(&self, token: Option<u64>, late: Answers) {
         let latecomer = self.latecomer(token);
         self.quorum.chores.hear(late, move |at, answer| {

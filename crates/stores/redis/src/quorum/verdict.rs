@@ -11,7 +11,7 @@ use crate::record::Reply;
 /// What the servers have said so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) yes: usize,
+    pub(crate) yes: Vec<usize>,
     /// Who said no, and why.
     pub(crate) no: Vec<(usize, LostReason)>,
     pub(crate) failed: Vec<(usize, Error)>,
@@ -20,7 +20,7 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn count(&mut self, at: usize, answer: Result<Reply>) {
         match answer {
-            Ok(Reply::Yes) => self.yes += 1,
+            Ok(Reply::Yes) => self.yes.push(at),
             Ok(Reply::No(reason)) => self.no.push((at, reason)),
             Ok(_) => self.failed.push((at, strange("redis+quorum"))),
             Err(error) => self.failed.push((at, error)),
@@ -30,18 +30,22 @@ impl Tally {
     /// Hears the servers until their verdict is certain, or all have spoken.
     pub(crate) async fn hear(nodes: &Nodes, answers: &mut Answers) -> Self {
         let mut tally = Self::default();
-        while tally.verdict(nodes).is_none() {
-            let Some((at, answer)) = answers.next().await else {
-                break;
-            };
-            tally.count(at, answer);
-        }
+        tally.hear_more(nodes, answers).await;
         tally
+    }
+
+    pub(crate) async fn hear_more(&mut self, nodes: &Nodes, answers: &mut Answers) {
+        while self.verdict(nodes).is_none() {
+            let Some((at, answer)) = answers.next().await else {
+                return;
+            };
+            self.count(at, answer);
+        }
     }
 
     /// Yes when `need` servers say so; no when so many say no that `need` cannot any more.
     pub(crate) fn verdict(&self, nodes: &Nodes) -> Option<Result<(), LostReason>> {
-        if self.yes >= nodes.need {
+        if self.yes.len() >= nodes.need {
             return Some(Ok(()));
         }
         (self.no.len() > nodes.all.len() - nodes.need).then(|| Err(self.reason()))
@@ -55,7 +59,8 @@ impl Tally {
                 && self.failed.iter().all(|(_, error)| !error.is_temporary());
             match why {
                 Some(why) if definite => why,
-                why => too_few(self.yes + self.no.len(), nodes, why).with_effect(Effect::Possible),
+                why => too_few(self.yes.len() + self.no.len(), nodes, why)
+                    .with_effect(Effect::Possible),
             }
         })
     }

@@ -52,10 +52,15 @@ async fn one_that_forgets_ends_the_hold() {
 async fn semaphores_need_all() {
     let servers = Servers::start(3);
     let majority = servers.client().await;
-    let refused = majority.semaphore("x", 2).lease(LONG).try_acquire().await;
+    let refused = majority
+        .semaphore("x", 2)
+        .permits(1)
+        .lease(LONG)
+        .try_acquire()
+        .await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unsupported);
     let all = client(&servers.url("need=all")).await;
-    let semaphore = all.semaphore("x", 2).lease(LONG);
+    let semaphore = all.semaphore("x", 2).permits(1).lease(LONG);
     let held = [
         semaphore.acquire().await.unwrap(),
         semaphore.acquire().await.unwrap(),

@@ -141,7 +141,14 @@ impl Nodes {
                 reached.push(live.server);
             }
         }
-        different(&reached)?;
+        if let Err(error) = different(&reached) {
+            findings.push(Finding {
+                severity: Severity::Broken,
+                subject: "quorum".into(),
+                message: error.message().to_owned(),
+                advice: error.advice().map(str::to_owned),
+            });
+        }
         if reached.len() < self.need {
             findings.push(Finding {
                 severity: Severity::Broken,

@@ -103,9 +103,11 @@ impl Round {
                     predecessor: predecessor(&heard, seq),
                 })
             }
-            Err((last, refusal)) => {
+            Err((mut numbers, refusal)) => {
                 for (at, grant) in &heard.granted {
-                    self.give_back(*at, [grant.seq, last]);
+                    numbers.push(grant.seq);
+                    self.give_back(*at, &numbers);
+                    numbers.pop();
                 }
                 self.take_in(None, answers);
                 Err(refusal)
@@ -118,7 +120,7 @@ impl Round {
     async fn explain_refusal(&self, mut heard: Heard, mut answers: Answers) -> Refusal {
         let nodes = &self.quorum.nodes;
         for (at, grant) in &heard.granted {
-            self.give_back(*at, [grant.seq; 2]);
+            self.give_back(*at, &[grant.seq]);
         }
         let refusal = loop {
             if let Some(refusal) = heard.refusal(nodes, &self.claim, answers.pending()) {
@@ -128,7 +130,7 @@ impl Round {
                 continue;
             };
             if let Ok(Reply::Granted(grant)) = &answer {
-                self.give_back(at, [grant.seq; 2]);
+                self.give_back(at, &[grant.seq]);
             }
             heard.count(at, answer);
         };
@@ -136,14 +138,16 @@ impl Round {
         refusal
     }
 
-    /// Lets the servers vote; the number that has won, or the last one that has not.
-    async fn vote(&self, heard: &Heard) -> Result<(u64, Answers), (u64, Refusal)> {
+    /// Lets the servers vote; the number that has won, or those that have not.
+    async fn vote(&self, heard: &Heard) -> Result<(u64, Answers), (Vec<u64>, Refusal)> {
         let nodes = &self.quorum.nodes;
         let greatest = heard.granted.iter().map(|(_, grant)| grant.seq).max();
         let mut number = greatest.unwrap_or(0).max(self.floor + 1);
         let mut ahead = 1_000;
+        let mut tried = Vec::new();
         for _ in 0..VOTES {
             self.quorum.saw(number);
+            tried.push(number);
             let packed = step::vote(self.claim.request, number, self.claim.lease);
             let mut votes = nodes.send_to(&self.claim.name, |at| {
                 heard.has_granted(at).then(|| packed.clone())
@@ -166,14 +170,14 @@ impl Round {
                 (Some(last), None) => number = last.max(number) + ahead,
                 (_, Some(error)) => {
                     let error = too_few(yes, nodes, Some(error)).with_effect(Effect::Possible);
-                    return Err((number, Refusal::Failed(error)));
+                    return Err((tried, Refusal::Failed(error)));
                 }
                 // A half was too old.
-                (None, None) => return Err((number, Refusal::Busy { split: true })),
+                (None, None) => return Err((tried, Refusal::Busy { split: true })),
             }
             ahead *= 2;
         }
-        Err((number, Refusal::Busy { split: true }))
+        Err((tried, Refusal::Busy { split: true }))
     }
 
     /// A claim that was granted before: the same token, if `need` servers still have it.
@@ -238,13 +242,17 @@ impl Round {
     }
 
     /// It is not granted: what a server has of it, with one of these numbers, goes back.
-    fn give_back(&self, at: usize, numbers: [u64; 2]) {
-        for number in numbers {
-            self.quorum.saw(number);
-        }
-        let packed = step::back(self.claim.request, numbers);
+    fn give_back(&self, at: usize, numbers: &[u64]) {
         let (chores, nodes) = (&self.quorum.chores, &self.quorum.nodes);
-        chores.insist(nodes, at, &self.claim.name, packed);
+        for pair in numbers.chunks(2) {
+            let (Some(one), Some(other)) = (pair.first(), pair.last()) else {
+                continue;
+            };
+            self.quorum.saw(*one);
+            self.quorum.saw(*other);
+            let packed = step::back(self.claim.request, [*one, *other]);
+            chores.insist(nodes, at, &self.claim.name, packed);
+        }
     }
 
     /// Hears the rest in the background.

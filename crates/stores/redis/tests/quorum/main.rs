@@ -12,6 +12,7 @@ mod contention;
 mod loss;
 mod memory;
 mod network;
+mod storm;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use clinch_core::Result;
 use clinch_core::store::{OpenContext, Store, StoreInfo};
 use clinch_redis::{QuorumStore, RedisStore};
-use clinch_testkit::conformance::{self, Place, Subject};
+use clinch_testkit::conformance::{self, Case, Place, Subject};
 use clinch_testkit::servers::Redis;
 
 fn main() -> std::process::ExitCode {
@@ -97,6 +97,18 @@ impl Subject for Quorum {
 
     async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
         clinch_redis::open(&url.parse()?, context).await
+    }
+
+    /// With all of them, what differs: semaphores, and every promise once more.
+    fn wants(&self, case: &Case) -> bool {
+        let groups = [
+            "exclusion",
+            "semaphore",
+            "requests",
+            "leftovers",
+            "promises",
+        ];
+        !self.all || groups.contains(&case.group)
     }
 }
 

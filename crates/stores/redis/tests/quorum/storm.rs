@@ -15,7 +15,7 @@ const EACH: usize = 100;
 
 /// Does something bad to one way to one server, of any client.
 async fn one_fault(ways: &[Vec<Proxy>], round: u64) {
-    let random = RandomState::new().hash_one(round) as usize;
+    let random = usize::try_from(RandomState::new().hash_one(round) % 65_536).unwrap();
     let proxy = &ways[random % ways.len()][random / 8 % 5];
     let late = Flow::Delay(Duration::from_millis(40));
     match random / 64 % 7 {
@@ -35,7 +35,7 @@ async fn one_fault(ways: &[Vec<Proxy>], round: u64) {
     }
     tokio::time::sleep(Duration::from_millis(15)).await;
     // Some stay bad for a while, so that they outlast a timeout.
-    if random / 512 % 8 > 0 {
+    if !(random / 512).is_multiple_of(8) {
         ways.iter().flatten().for_each(Proxy::heal);
     }
 }

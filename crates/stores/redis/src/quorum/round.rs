@@ -338,23 +338,17 @@ impl Latecomer {
     fn take_in(&self, at: usize, number: u64) {
         let (name, request, nodes) = (&self.claim.name, self.claim.request, &self.quorum.nodes);
         let state = self.visit.state();
-        if state.round != self.round {
-            // The next round, or a withdrawal, has found it there.
-            return;
+        if let Some(token) = self.token.filter(|token| state.token == Some(*token)) {
+            let packed = step::adopt(request, number, token, self.claim.lease);
+            // Without an answer the server just takes no part in this hold.
+            drop(nodes.send(at, name, &packed));
+        } else if state.round == self.round {
+            // Seen before the next round begins, so that none votes for it.
+            self.quorum.saw(number);
+            let packed = step::back(request, [number; 2]);
+            self.quorum.chores.insist(nodes, at, name, packed);
         }
-        match self.token.filter(|token| state.token == Some(*token)) {
-            Some(token) => {
-                let packed = step::adopt(request, number, token, self.claim.lease);
-                // Without an answer the server just takes no part in this hold.
-                drop(nodes.send(at, name, &packed));
-            }
-            None => {
-                // Seen before the next round begins, so that none votes for it.
-                self.quorum.saw(number);
-                let packed = step::back(request, [number; 2]);
-                self.quorum.chores.insist(nodes, at, name, packed);
-            }
-        }
+        // Otherwise the next round, or a withdrawal, has found it there.
     }
 }
 

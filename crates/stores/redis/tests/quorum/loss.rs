@@ -2,7 +2,7 @@
 
 use clinch_core::store::{LostReason, ReleaseReply};
 use clinch_core::{ErrorKind, Status};
-use clinch_testkit::wait::{eventually, soon};
+use clinch_testkit::wait::soon;
 
 use super::*;
 
@@ -12,15 +12,7 @@ async fn a_majority_grants() {
     let (a, b) = (servers.client().await, servers.client().await);
     let guard = a.lock("x").lease(LONG).acquire().await.unwrap();
     // Those that answered late have the same number in the end, so that all of them count.
-    for server in &servers.0 {
-        let alone = client(&server.url()).await;
-        eventually("the number that has won", async || {
-            let view = alone.inspect("x").await.unwrap();
-            let token = view.and_then(|view| view.holders[0].token);
-            token.map(|token| token.seq()) == Some(guard.token().seq())
-        })
-        .await;
-    }
+    servers.all_have("x", guard.token().seq()).await;
     let tried = b.lock("x").lease(LONG).try_acquire().await.unwrap();
     assert!(tried.is_none());
     assert_eq!(guard.release().await.unwrap(), ReleaseReply::Released);

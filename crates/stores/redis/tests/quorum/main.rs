@@ -55,6 +55,19 @@ impl Servers {
         client(&self.url("")).await
     }
 
+    /// Waits until all servers have the name held, also those that were late.
+    async fn all_have(&self, name: &str, seq: u64) {
+        for server in &self.0 {
+            let alone = client(&server.url()).await;
+            eventually("the number that has won", async || {
+                let view = alone.inspect(name).await.unwrap();
+                let token = view.and_then(|view| view.holders[0].token);
+                token.map(|token| token.seq()) == Some(seq)
+            })
+            .await;
+        }
+    }
+
     /// Waits until each server on its own has the name free, and nothing but names that end.
     async fn all_are_free(&self, name: &str) {
         for server in &self.0 {
@@ -107,7 +120,14 @@ async fn client(url: &str) -> Clinch {
 }
 
 async fn client_with(url: &str, set: impl FnOnce(ClinchBuilder) -> ClinchBuilder) -> Clinch {
-    let (store, context) = open(url).await.unwrap();
+    let mut opened = None;
+    // On a busy machine servers may take longer than a short timeout to greet.
+    eventually("the store opens", async || {
+        opened = open(url).await.ok();
+        opened.is_some()
+    })
+    .await;
+    let (store, context) = opened.unwrap();
     set(Clinch::builder(store, context)).build()
 }
 

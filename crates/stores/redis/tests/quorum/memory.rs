@@ -11,15 +11,7 @@ async fn a_server_that_restarts_empty_breaks_nothing() {
     let servers = Servers::start(5);
     let (a, b) = (servers.client().await, servers.client().await);
     let guard = a.lock("x").lease(SHORT).acquire().await.unwrap();
-    eventually("all servers have it", async || {
-        let mut count = 0;
-        for server in &servers.0 {
-            let alone = client(&server.url()).await;
-            count += alone.inspect("x").await.unwrap().into_iter().count();
-        }
-        count == 5
-    })
-    .await;
+    servers.all_have("x", guard.token().seq()).await;
     servers.0[2].start_empty().unwrap();
     let tried = b.lock("x").lease(SHORT).try_acquire().await.unwrap();
     assert!(tried.is_none(), "four of five still know better");

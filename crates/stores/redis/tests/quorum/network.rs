@@ -12,12 +12,12 @@ async fn lost_replies_are_repaired() {
     let proxies = proxies(&servers).await;
     let a = client(&through(&proxies, "timeout=300ms")).await;
     // The first reply is that of the claim, the second that of the vote, the third of the release.
-    for (round, then) in [Then::Stay, Then::Reset, Then::Hold, Then::Silence]
+    for (round, then) in [Then::Reset, Then::Hold, Then::Silence]
         .into_iter()
         .enumerate()
     {
         for lost in 1..=3 {
-            for proxy in proxies.iter().skip(round % 3).take(3) {
+            for proxy in proxies.iter().skip(round).take(3) {
                 // Of the present connection: the one after it is fine.
                 proxy
                     .links()
@@ -53,6 +53,10 @@ async fn a_repeated_claim_has_the_same_token() {
         queue: false,
     };
     let first = store.claim(&claim).await.unwrap();
+    let clinch_core::store::ClaimReply::Granted(grant) = &first else {
+        panic!("not granted: {first:?}");
+    };
+    servers.all_have("x", grant.seq).await;
     for server in &servers.0[..2] {
         assert_eq!(store.claim(&claim).await.unwrap(), first);
         server.kill().unwrap();

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use clinch_core::store::ReleaseReply;
+use clinch_core::store::{LostReason, ReleaseReply};
 use clinch_core::{HandOver, Token};
 use clinch_testkit::proxy::{Direction, Flow, Then};
 use clinch_testkit::wait::soon;
@@ -24,14 +24,8 @@ async fn one_fault(ways: &[Vec<Proxy>], round: u64) {
         2 => proxy.flow(Direction::Up, Flow::Hold),
         3 => proxy.flow(Direction::Down, late),
         4 => proxy.flow(Direction::Up, late),
-        5 => proxy
-            .links()
-            .iter()
-            .for_each(|link| link.swallow(1, Then::Stay)),
-        _ => proxy
-            .links()
-            .iter()
-            .for_each(|link| link.swallow(1, Then::Reset)),
+        5 => (proxy.links().iter()).for_each(|link| link.swallow(1, Then::Silence)),
+        _ => (proxy.links().iter()).for_each(|link| link.swallow(1, Then::Reset)),
     }
     tokio::time::sleep(Duration::from_millis(15)).await;
     // Some stay bad for a while, so that they outlast a timeout.
@@ -59,7 +53,7 @@ async fn contenders_behind_bad_networks_are_alone() {
             let patience = Duration::from_secs(30);
             builder.hand_over(HandOver::OFF).patience(patience)
         };
-        let client = client_with(&through(way, "timeout=100ms"), calm).await;
+        let client = client_with(&through(way, "timeout=300ms"), calm).await;
         let (inside, last) = (inside.clone(), last.clone());
         tasks.push(tokio::spawn(async move {
             for _ in 0..EACH {
@@ -70,8 +64,17 @@ async fn contenders_behind_bad_networks_are_alone() {
                 assert!(last.lock().unwrap().replace(guard.token()) < token);
                 assert!(guard.is_valid());
                 inside.fetch_sub(1, Ordering::SeqCst);
+                let start = client.clock().now();
                 let end = guard.release().await;
-                assert!(!matches!(end, Ok(ReleaseReply::WasLost(_))), "{end:?}");
+                let took = client.clock().now().since(start);
+                // Its own release may have arrived with all replies lost, and servers remember
+                // the last few ends only: then it is not known how it ended.
+                let forgotten = ReleaseReply::WasLost(LostReason::Forgotten);
+                if took < Duration::from_millis(30)
+                    || !matches!(end, Ok(reply) if reply == forgotten)
+                {
+                    assert!(!matches!(end, Ok(ReleaseReply::WasLost(_))), "{end:?}");
+                }
             }
         }));
     }

@@ -1,7 +1,7 @@
 //! Every server must agree.
 
 use clinch_core::ErrorKind;
-use clinch_core::store::{LostReason, ReleaseReply};
+
 use clinch_testkit::wait::soon;
 
 use super::*;

@@ -43,7 +43,7 @@ async fn contend(servers: &Servers, clients: usize, each: usize) {
             for _ in 0..each {
                 let guard = lock.acquire().await.unwrap();
                 section.enter(guard.token()).await;
-                assert!(guard.release().await.unwrap().was_held());
+                released(&client, guard).await;
             }
         }));
     }
@@ -120,7 +120,7 @@ async fn a_writer_is_alone_and_readers_have_tokens_of_their_own() {
     for reader in readers {
         guards.push(soon("a reader", reader).await.unwrap());
     }
-    let mut tokens: Vec<_> = guards.iter().map(clinch_core::Guard::token).collect();
+    let mut tokens: Vec<_> = guards.iter().map(Guard::token).collect();
     tokens.sort_unstable();
     tokens.dedup();
     assert_eq!(tokens.len(), 8, "two readers have the same token");

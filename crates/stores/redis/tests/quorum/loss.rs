@@ -1,6 +1,5 @@
 //! Servers that die, and servers that do not answer.
 
-use clinch_core::store::{LostReason, ReleaseReply};
 use clinch_core::{ErrorKind, Status};
 use clinch_testkit::wait::soon;
 

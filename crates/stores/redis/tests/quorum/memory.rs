@@ -1,6 +1,5 @@
 //! Servers that forget, and servers whose clock is moved.
 
-use clinch_core::store::ReleaseReply;
 use clinch_testkit::servers::Step;
 use clinch_testkit::wait::eventually;
 
@@ -32,7 +31,7 @@ async fn a_holds_and_one_forgets(
     servers: &Servers,
     parameters: &str,
     lease: Duration,
-) -> (Clinch, clinch_core::Guard) {
+) -> (Clinch, Guard) {
     let proxies = proxies(servers).await;
     proxies[3].down();
     proxies[4].down();

@@ -1,6 +1,5 @@
 //! Replies that are lost, late or slow.
 
-use clinch_core::store::ReleaseReply;
 use clinch_testkit::proxy::{Direction, Flow, Then};
 use clinch_testkit::wait::soon;
 

@@ -3,8 +3,8 @@
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
-//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. `guest` has the locks
-//! of other libraries.
+//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. Several independent
+//! servers are in `quorum`, the locks of other libraries in `guest`.
 
 mod config;
 mod doctor;
@@ -17,6 +17,7 @@ mod inspect;
 mod keys;
 mod open;
 mod promises;
+mod quorum;
 mod record;
 mod replicas;
 mod scripts;
@@ -33,4 +34,5 @@ mod wakes;
 
 pub use guest::GuestStore;
 pub use open::{open, stores};
+pub use quorum::QuorumStore;
 pub use store::RedisStore;

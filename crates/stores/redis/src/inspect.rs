@@ -18,6 +18,16 @@ const PASSES: usize = 3;
 
 /// One name in full.
 pub(crate) async fn one(servers: &Servers, keys: &Keys, name: &Name) -> Result<Option<LockView>> {
+    let (state, now) = look(servers, keys, name).await?;
+    Ok(state.view(now))
+}
+
+/// One name as its server has it, and the server's time.
+pub(crate) async fn look(
+    servers: &Servers,
+    keys: &Keys,
+    name: &Name,
+) -> Result<(NameState, BootTime)> {
     let call = Call {
         script: &VIEW,
         keys: vec![keys.state(name)],
@@ -30,14 +40,21 @@ pub(crate) async fn one(servers: &Servers, keys: &Keys, name: &Name) -> Result<O
         return Err(strange(servers.scheme()));
     };
     let view = views.into_iter().next();
-    let (state, now) = view
-        .and_then(|view| decode(view, name))
-        .ok_or_else(|| strange(servers.scheme()))?;
-    Ok(state.view(now))
+    view.and_then(|view| decode(view, name))
+        .ok_or_else(|| strange(servers.scheme()))
 }
 
 /// The names in use with this prefix, in byte order.
 pub(crate) async fn list(servers: &Servers, keys: &Keys, prefix: &str) -> Result<Vec<LockView>> {
+    let mut views = Vec::new();
+    for name in names(servers, keys, prefix).await? {
+        views.extend(one(servers, keys, &name).await?);
+    }
+    Ok(views)
+}
+
+/// The names with this prefix that servers know, in use or not, in byte order.
+pub(crate) async fn names(servers: &Servers, keys: &Keys, prefix: &str) -> Result<Vec<Name>> {
     let mut names = Vec::new();
     for _ in 0..PASSES {
         let before = servers.layout().await?;
@@ -50,11 +67,7 @@ pub(crate) async fn list(servers: &Servers, keys: &Keys, prefix: &str) -> Result
     // A scan may give a key twice.
     names.sort();
     names.dedup();
-    let mut views = Vec::new();
-    for name in names {
-        views.extend(one(servers, keys, &name).await?);
-    }
-    Ok(views)
+    Ok(names)
 }
 
 /// Adds the names of all servers.
@@ -132,7 +145,10 @@ fn records(values: Vec<Value>, limit: u32) -> Option<Vec<Entry>> {
         let Value::BulkString(record) = value else {
             return None;
         };
-        entries.push(record::entry(&record, ticket, limit)?);
+        // Half a claim on several servers is nobody's yet.
+        if record.first() != Some(&b'P') {
+            entries.push(record::entry(&record, ticket, limit)?);
+        }
     }
     Some(entries)
 }

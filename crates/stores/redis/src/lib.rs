@@ -3,9 +3,9 @@
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
-//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. `cluster`,
-//! `route`, `shards` and `listener` are what a cluster needs more. `guest` has the locks of other
-//! libraries.
+//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. What a cluster needs
+//! more is in `cluster`, `route`, `shards` and `listener`. Several independent servers are in `quorum`,
+//! the locks of other libraries in `guest`.
 
 mod batch;
 mod cluster;
@@ -21,6 +21,7 @@ mod keys;
 mod listener;
 mod open;
 mod promises;
+mod quorum;
 mod record;
 mod replicas;
 mod route;
@@ -40,4 +41,5 @@ mod wakes;
 
 pub use guest::GuestStore;
 pub use open::{open, stores};
+pub use quorum::QuorumStore;
 pub use store::RedisStore;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use clinch_core::store::{OpenContext, Store, StoreInfo};
-use clinch_core::{Error, ErrorKind, Result, StoreUrl};
+use clinch_core::{Result, StoreUrl};
 
 use crate::config::{Config, Layout, Topology};
-use crate::{GuestStore, RedisStore};
+use crate::{GuestStore, QuorumStore, RedisStore};
 
 /// Opens the store of a URL: `redis:`, `rediss:`, `redis+unix:`, `redis+sentinel:`,
 /// `redis+cluster:` or `redis+quorum:`, with any layout.
@@ -31,16 +31,17 @@ pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>
 
 async fn dispatch(config: Arc<Config>, context: OpenContext) -> Result<Arc<dyn Store>> {
     match (config.layout, &config.topology) {
-        (Layout::Clinch, Topology::Quorum(..)) => Err(not_yet()),
+        (Layout::Clinch, Topology::Quorum(hosts, need)) => {
+            let (hosts, need) = (hosts.clone(), *need);
+            Ok(Arc::new(
+                QuorumStore::connect(config, &hosts, need, context).await?,
+            ))
+        }
         (Layout::Clinch, _) => Ok(Arc::new(RedisStore::connect(config, context).await?)),
         (Layout::Plain | Layout::Redisson, _) => {
             Ok(Arc::new(GuestStore::connect(config, context).await?))
         }
     }
-}
-
-fn not_yet() -> Error {
-    Error::new(ErrorKind::Unsupported, "not yet")
 }
 
 /// What the stores of this crate are, without opening them.
@@ -53,6 +54,7 @@ pub fn stores() -> Vec<StoreInfo> {
         RedisStore::describe("redis"),
         RedisStore::describe("redis+sentinel"),
         RedisStore::describe("redis+cluster"),
+        QuorumStore::describe(false),
         GuestStore::describe("redis?layout=plain"),
         GuestStore::describe("redis?layout=redisson"),
     ]

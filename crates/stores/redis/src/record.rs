@@ -14,13 +14,22 @@ pub(crate) mod step {
     use super::*;
 
     pub(crate) fn claim(claim: &Claim, after: u64) -> Vec<u8> {
+        claim_as(u8::from(claim.queue), claim, after)
+    }
+
+    /// A claim on one of several servers: half of one, until it is raised.
+    pub(crate) fn half_claim(claim: &Claim, after: u64) -> Vec<u8> {
+        claim_as(2, claim, after)
+    }
+
+    fn claim_as(kind: u8, claim: &Claim, after: u64) -> Vec<u8> {
         let details = details(claim);
         let mut out = head(b'c', claim.request, 64 + details.len());
         out.extend(millis(claim.lease).to_le_bytes());
         out.extend(millis(claim.lock_delay).to_le_bytes());
         out.extend(claim.units.to_le_bytes());
         out.extend(claim.limit.to_le_bytes());
-        out.push(u8::from(claim.queue));
+        out.push(kind);
         out.extend(after.to_le_bytes());
         out.extend(short(details.len()).to_le_bytes());
         out.extend(details);
@@ -38,6 +47,34 @@ pub(crate) mod step {
         out.push(u8::from(renewal.value.is_some()));
         if let Some(value) = &renewal.value {
             out.extend(value.as_bytes());
+        }
+        out
+    }
+
+    /// The second half of a claim, by a vote of this server.
+    pub(crate) fn vote(request: RequestId, to: u64, lease: Duration) -> Vec<u8> {
+        raise(request, 0, to, lease, 1)
+    }
+
+    /// The number that has won, for half a claim with the number `from`.
+    pub(crate) fn adopt(request: RequestId, from: u64, to: u64, lease: Duration) -> Vec<u8> {
+        raise(request, from, to, lease, 0)
+    }
+
+    fn raise(request: RequestId, from: u64, to: u64, lease: Duration, vote: u8) -> Vec<u8> {
+        let mut out = head(b't', request, 21);
+        out.extend(from.to_le_bytes());
+        out.extend(to.to_le_bytes());
+        out.extend(millis(lease).to_le_bytes());
+        out.push(vote);
+        out
+    }
+
+    /// What has one of these numbers, or half of it, is given back.
+    pub(crate) fn back(request: RequestId, numbers: [u64; 2]) -> Vec<u8> {
+        let mut out = head(b'b', request, 16);
+        for number in numbers {
+            out.extend(number.to_le_bytes());
         }
         out
     }
@@ -125,6 +162,10 @@ pub(crate) enum Reply {
     /// Not held any more, or never.
     No(LostReason),
     Evicted(Vec<u64>),
+    /// No vote: this number has been given.
+    Behind {
+        last: u64,
+    },
     Failed(String),
     /// Done, but too few replicas have it.
     Unreplicated(String),
@@ -157,6 +198,9 @@ impl Reply {
                 }
                 Self::Evicted(seqs)
             }
+            b'L' => Self::Behind {
+                last: reader.u64()?,
+            },
             b'!' => Self::Failed(String::from_utf8_lossy(reader.0).into_owned()),
             b'~' => Self::Unreplicated(String::from_utf8_lossy(reader.0).into_owned()),
             _ => return None,

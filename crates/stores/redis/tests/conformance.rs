@@ -1,5 +1,5 @@
-//! The conformance suite on Redis: one server for each case, and one set of sentinels and one cluster
-//! for all.
+//! The conformance suite on Redis. Each case has servers of its own, except with sentinels and on a
+//! cluster, which are one set for all.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clinch_core::Result;
 use clinch_core::store::{OpenContext, Store, StoreInfo};
-use clinch_redis::{GuestStore, RedisStore};
+use clinch_redis::{GuestStore, QuorumStore, RedisStore};
 use clinch_testkit::conformance::{self, Case, Place, Subject};
 use clinch_testkit::servers::{Cluster, Redis, Sentinels};
 
@@ -19,6 +19,8 @@ fn main() -> std::process::ExitCode {
         Box::new(Followed::default()),
         Box::new(Clustered::default()),
         Box::new(ClusterOfItsOwn),
+        Box::new(Quorum { all: false }),
+        Box::new(Quorum { all: true }),
         Box::new(Guest("plain", "redis?layout=plain")),
         Box::new(Guest("redisson", "redis?layout=redisson")),
     ])
@@ -147,6 +149,91 @@ impl Place for Shared {
     async fn leftovers(&self) -> Result<Vec<String>> {
         let mine = format!("clinch:*{}*", self.namespace);
         leftovers(self.all.master()?, &mine, &mine)
+    }
+}
+
+/// Three independent servers, of which a majority or all must agree.
+struct Quorum {
+    all: bool,
+}
+
+#[async_trait]
+impl Subject for Quorum {
+    fn name(&self) -> String {
+        match self.all {
+            true => "redis_quorum_all".into(),
+            false => "redis_quorum".into(),
+        }
+    }
+
+    fn info(&self) -> StoreInfo {
+        QuorumStore::describe(self.all)
+    }
+
+    async fn place(&self) -> Result<Box<dyn Place>> {
+        let mut servers = Vec::new();
+        for _ in 0..3 {
+            servers.push(Redis::with().append_only("everysec").start()?);
+        }
+        Ok(Box::new(Three(servers, self.all)))
+    }
+
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+        clinch_redis::open(&url.parse()?, context).await
+    }
+
+    /// With all of them, what differs: semaphores, and every promise once more.
+    fn wants(&self, case: &Case) -> bool {
+        let groups = [
+            "exclusion",
+            "semaphore",
+            "requests",
+            "leftovers",
+            "promises",
+        ];
+        !self.all || groups.contains(&case.group)
+    }
+}
+
+struct Three(Vec<Redis>, bool);
+
+#[async_trait]
+impl Place for Three {
+    fn url(&self) -> String {
+        let hosts: Vec<_> = self
+            .0
+            .iter()
+            .map(|server| format!("127.0.0.1:{}", server.port()))
+            .collect();
+        let need = if self.1 { "all" } else { "majority" };
+        format!("redis+quorum://{}?need={need}", hosts.join(","))
+    }
+
+    async fn restart(&self) -> Result<()> {
+        for server in &self.0 {
+            server.process().terminate()?;
+            server.start_again()?;
+        }
+        Ok(())
+    }
+
+    async fn lose_data(&self) -> Result<bool> {
+        for server in &self.0 {
+            server.cli(&["FLUSHALL"])?;
+        }
+        Ok(true)
+    }
+
+    async fn lose_data_live(&self) -> Result<bool> {
+        self.lose_data().await
+    }
+
+    async fn leftovers(&self) -> Result<Vec<String>> {
+        let mut left = Vec::new();
+        for server in &self.0 {
+            left.extend(leftovers(server, "*", "*")?);
+        }
+        Ok(left)
     }
 }
 

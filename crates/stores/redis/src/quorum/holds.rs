@@ -1,0 +1,146 @@
+//! What is held: renewed, released, withdrawn, checked, evicted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use clinch_core::store::{Claim, Hold, LostReason, RenewReply, Renewal};
+use clinch_core::{Effect, Name, Result};
+
+use super::nodes::too_few;
+use super::round::Quorum;
+use super::verdict::Tally;
+use crate::record::{Reply, step};
+
+/// Extends holds at all servers; each is held if `need` of them say so.
+pub(crate) async fn renew(quorum: &Quorum, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
+    let nodes = &quorum.nodes;
+    let sent: Vec<_> = renewals
+        .iter()
+        .map(|renewal| nodes.send_all(&renewal.hold.name, &step::renew(renewal)))
+        .collect();
+    let mut replies = Vec::with_capacity(sent.len());
+    for mut answers in sent {
+        let tally = Tally::hear(nodes, &mut answers).await;
+        replies.push(match tally.or_unknown(nodes)? {
+            Ok(()) => RenewReply::Held,
+            Err(reason) => RenewReply::Lost(reason),
+        });
+    }
+    Ok(replies)
+}
+
+/// Gives a hold up at all servers; it was held if `need` of them had it.
+pub(crate) async fn release(quorum: &Arc<Quorum>, hold: &Hold) -> Result<Result<(), LostReason>> {
+    let nodes = &quorum.nodes;
+    let packed = step::release(hold);
+    // What this client knows of the hold, if it is its own.
+    let visit = quorum.requests.known(hold.request);
+    let visit = visit.filter(|visit| visit.state().token == Some(hold.seq));
+    let ours = visit.is_some();
+    let mut tally = Tally {
+        yes: visit
+            .as_ref()
+            .map_or(Vec::new(), |visit| visit.state().released.clone()),
+        ..Tally::default()
+    };
+    let mut answers = nodes.send_to(&hold.name, |at| {
+        (!tally.yes.contains(&at)).then(|| packed.clone())
+    });
+    // Dropped here, nothing is lost: the steps are on their way, and the engine releases again.
+    tally.hear_more(nodes, &mut answers).await;
+    if let Some(visit) = &visit {
+        visit.state().released.clone_from(&tally.yes);
+    }
+    let verdict = tally.or_unknown(nodes)?;
+    if let Some(visit) = &visit {
+        let mut state = visit.state();
+        (state.token, state.done) = (None, true);
+    }
+    // If it is ours, nothing of the request may stay: also not half a claim with another number.
+    let rest = match ours {
+        true => step::withdraw(hold.request),
+        false => packed,
+    };
+    for (at, _) in tally.no.iter().filter(|_| ours) {
+        quorum.chores.insist(nodes, *at, &hold.name, rest.clone());
+    }
+    for (at, _) in &tally.failed {
+        quorum.chores.insist(nodes, *at, &hold.name, rest.clone());
+    }
+    let (later, name) = (quorum.clone(), hold.name.clone());
+    quorum.chores.hear(answers, move |at, answer| {
+        if match answer {
+            Ok(Reply::Yes) => false,
+            Ok(_) => ours,
+            Err(_) => true,
+        } {
+            later.chores.insist(&later.nodes, at, &name, rest.clone());
+        }
+    });
+    Ok(verdict)
+}
+
+/// Ends a request at all servers; done when `need` of them have heard.
+pub(crate) async fn withdraw(quorum: &Arc<Quorum>, claim: &Claim) -> Result<()> {
+    let nodes = &quorum.nodes;
+    if let Some(visit) = quorum.requests.known(claim.request) {
+        let mut state = visit.state();
+        // A round under way finds that it is over.
+        state.round += 1;
+        (state.token, state.done) = (None, true);
+    }
+    let packed = step::withdraw(claim.request);
+    let mut answers = nodes.send_all(&claim.name, &packed);
+    let tally = Tally::hear(nodes, &mut answers).await;
+    for (at, _) in &tally.failed {
+        quorum
+            .chores
+            .insist(nodes, *at, &claim.name, packed.clone());
+    }
+    let (later, name) = (quorum.clone(), claim.name.clone());
+    quorum.chores.hear(answers, move |at, answer| {
+        if answer.is_err() {
+            later.chores.insist(&later.nodes, at, &name, packed.clone());
+        }
+    });
+    tally.or_unknown(nodes).map(|_| ())
+}
+
+/// Whether `need` servers have this hold.
+pub(crate) async fn check(quorum: &Quorum, name: &Name, seq: u64) -> Result<bool> {
+    let nodes = &quorum.nodes;
+    let mut answers = nodes.send_all(name, &step::check(seq));
+    let tally = Tally::hear(nodes, &mut answers).await;
+    Ok(tally.or_unknown(nodes)?.is_ok())
+}
+
+/// Breaks holds at all servers; those that can have no `need` servers any more.
+pub(crate) async fn evict(quorum: &Quorum, name: &Name, seq: Option<u64>) -> Result<Vec<u64>> {
+    let nodes = &quorum.nodes;
+    let mut answers = nodes.send_all(name, &step::evict(seq));
+    let mut broken: HashMap<u64, usize> = HashMap::new();
+    let (mut answered, mut failed) = (0, None);
+    while let Some((_, answer)) = answers.next().await {
+        match answer {
+            Ok(Reply::Evicted(seqs)) => {
+                answered += 1;
+                for seq in seqs {
+                    *broken.entry(seq).or_default() += 1;
+                }
+            }
+            Ok(_) => {}
+            Err(error) => failed = Some(error),
+        }
+    }
+    if answered < nodes.need {
+        return Err(too_few(answered, nodes, failed).with_effect(Effect::Possible));
+    }
+    let enough = nodes.all.len() - nodes.need + 1;
+    let mut seqs: Vec<u64> = broken
+        .into_iter()
+        .filter(|(_, servers)| *servers >= enough)
+        .map(|(seq, _)| seq)
+        .collect();
+    seqs.sort_unstable();
+    Ok(seqs)
+}

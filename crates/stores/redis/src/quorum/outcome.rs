@@ -1,0 +1,90 @@
+//! What the servers said to a claim, and what it comes to.
+
+use clinch_core::store::{Claim, Grant, LostReason, mismatch};
+use clinch_core::{Effect, Error, Result};
+
+use super::nodes::{Nodes, too_few};
+use crate::error::strange;
+use crate::record::Reply;
+
+/// Why a claim is not granted.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Others have it; `split` when nobody has, as far as is known.
+    Busy { split: bool },
+    /// The request has ended.
+    Gone(LostReason),
+    /// There is no answer.
+    Failed(Error),
+}
+
+/// What the servers said to a claim.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Who has half of it.
+    pub(crate) granted: Vec<(usize, Grant)>,
+    busy: usize,
+    /// The other limits that the name is in use with.
+    mismatch: Vec<u32>,
+    pub(crate) gone: Option<LostReason>,
+    pub(crate) failed: Vec<Error>,
+}
+
+impl Heard {
+    pub(crate) fn count(&mut self, at: usize, answer: Result<Reply>) {
+        match answer {
+            Ok(Reply::Granted(grant)) => self.granted.push((at, grant)),
+            Ok(Reply::Busy { .. }) => self.busy += 1,
+            Ok(Reply::Mismatch { limit }) => self.mismatch.push(limit),
+            Ok(Reply::No(reason)) => self.gone = Some(reason),
+            Ok(_) => self.failed.push(strange("redis+quorum")),
+            Err(error) => self.failed.push(error),
+        }
+    }
+
+    pub(crate) fn has_granted(&self, at: usize) -> bool {
+        self.granted.iter().any(|(place, _)| *place == at)
+    }
+
+    /// Why it cannot be granted; `None` while those that have not answered can still tell.
+    pub(crate) fn refusal(&self, nodes: &Nodes, claim: &Claim, pending: usize) -> Option<Refusal> {
+        // As many servers as make a grant impossible.
+        let enough = nodes.all.len() - nodes.need + 1;
+        if let Some(reason) = self.gone {
+            return Some(Refusal::Gone(reason));
+        }
+        if let Some(used) = self
+            .mismatch
+            .first()
+            .filter(|_| self.mismatch.len() >= enough)
+        {
+            return Some(Refusal::Failed(mismatch(&claim.name, *used, claim.limit)));
+        }
+        let refused = self.busy + self.mismatch.len();
+        if refused >= enough || refused > 0 && refused + self.granted.len() >= nodes.need {
+            let split = !self.granted.is_empty();
+            return Some(Refusal::Busy { split });
+        }
+        if pending > 0 {
+            return None;
+        }
+        let mut definite = self.failed.iter().filter(|error| !error.is_temporary());
+        Some(Refusal::Failed(match definite.next() {
+            Some(error) if definite.count() + 1 >= enough => error.clone(),
+            _ => self.too_few(nodes),
+        }))
+    }
+
+    /// Too few servers have answered, and some of them may have half of it.
+    pub(crate) fn too_few(&self, nodes: &Nodes) -> Error {
+        let answered = self.granted.len() + self.busy + self.mismatch.len();
+        let error = too_few(answered, nodes, self.failed.first().cloned());
+        let settled = self.granted.is_empty()
+            && !self.failed.iter().any(Error::may_have_taken_effect)
+            && answered + self.failed.len() == nodes.all.len();
+        match settled {
+            true => error,
+            false => error.with_effect(Effect::Possible),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What an operator sees: what `need` servers show alike.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clinch_core::machine::{Entry, NameState, Phase};
+use clinch_core::store::LockView;
+use clinch_core::{BootTime, Name, RequestId, Result, keeper};
+use tokio::sync::mpsc;
+
+use super::nodes::{Nodes, too_few};
+use crate::inspect;
+
+/// The letters before a published value that say which is the newest.
+const STAMP: usize = 16;
+/// A moment to count from; the servers' own clocks may differ.
+const NOW: BootTime = BootTime::from_nanos(u64::MAX / 2);
+
+/// What is to be looked at.
+#[derive(Debug, Clone)]
+pub(crate) enum What {
+    One(Name),
+    Prefix(String),
+}
+
+/// A published value, with the number that tells old from new.
+pub(crate) fn stamped(number: u64, value: &str) -> Arc<str> {
+    format!("{number:0STAMP$x}{value}").into()
+}
+
+/// The locks in use, in byte order of their names.
+pub(crate) async fn look(nodes: Arc<Nodes>, what: What) -> Result<Vec<LockView>> {
+    let (tell, mut hear) = mpsc::unbounded_channel();
+    for at in 0..nodes.all.len() {
+        let (nodes, what, tell) = (nodes.clone(), what.clone(), tell.clone());
+        keeper::spawn(async move {
+            let seen = look_at(&nodes, at, what).await;
+            // Enough others may have answered before.
+            let _ = tell.send(seen);
+        })?;
+    }
+    drop(tell);
+    let mut merged = Merged::default();
+    let (mut answered, mut pending, mut failed) = (0, nodes.all.len(), None);
+    while answered < nodes.need || !merged.is_certain(nodes.need, pending) {
+        if answered + pending < nodes.need {
+            break;
+        }
+        let Some(seen) = hear.recv().await else { break };
+        pending -= 1;
+        match seen {
+            Ok(states) => {
+                answered += 1;
+                merged.add(states);
+            }
+            Err(error) => failed = Some(error),
+        }
+    }
+    match answered >= nodes.need {
+        true => Ok(merged.views(nodes.need)),
+        false => Err(too_few(answered, &nodes, failed)),
+    }
+}
+
+async fn look_at(nodes: &Nodes, at: usize, what: What) -> Result<Vec<(NameState, BootTime)>> {
+    let Some(node) = nodes.all.get(at) else {
+        return Ok(Vec::new());
+    };
+    let names = match what {
+        What::One(name) => vec![name],
+        What::Prefix(prefix) => inspect::names(&node.servers, &nodes.keys, &prefix).await?,
+    };
+    let mut states = Vec::with_capacity(names.len());
+    for name in names {
+        states.push(inspect::look(&node.servers, &nodes.keys, &name).await?);
+    }
+    Ok(states)
+}
+
+/// One claim, as several servers show it.
+#[derive(Debug)]
+struct Seen {
+    entry: Entry,
+    /// Of how many servers.
+    count: usize,
+    /// For how long each of them will still show it.
+    left: Vec<Duration>,
+}
+
+/// What the servers show, by name.
+#[derive(Debug, Default)]
+struct Merged(BTreeMap<Name, HashMap<(RequestId, Option<u64>), Seen>>);
+
+impl Merged {
+    fn add(&mut self, states: Vec<(NameState, BootTime)>) {
+        for (state, now) in states {
+            let name = self.0.entry(state.name.clone()).or_default();
+            for entry in state.entries {
+                let left = entry.until.since(now);
+                let key = (entry.request, entry.seq());
+                let since = NOW - now.since(entry.since);
+                let seen = name.entry(key).or_insert_with(|| Seen {
+                    entry: Entry {
+                        since,
+                        ..entry.clone()
+                    },
+                    count: 0,
+                    left: Vec::new(),
+                });
+                seen.count += 1;
+                seen.left.push(left);
+                seen.entry.since = seen.entry.since.min(since);
+                // The stamp comes first, so the newest is the greatest.
+                seen.entry.value = seen.entry.value.take().max(entry.value);
+            }
+        }
+    }
+
+    /// Whether nothing that servers may still say can change the picture.
+    fn is_certain(&self, need: usize, pending: usize) -> bool {
+        let certain = |seen: &Seen| seen.count >= need || seen.count + pending < need;
+        pending < need && self.0.values().flat_map(HashMap::values).all(certain)
+    }
+
+    fn views(self, need: usize) -> Vec<LockView> {
+        let view = |(name, entries): (Name, HashMap<_, Seen>)| {
+            let mut state = NameState::new(name);
+            let shown = entries.into_values().filter(|seen| seen.count >= need);
+            state.entries = shown.map(|seen| seen.into_entry(need)).collect();
+            state.entries.sort_by_key(Entry::seq);
+            state.view(NOW)
+        };
+        self.0.into_iter().filter_map(view).collect()
+    }
+}
+
+impl Seen {
+    fn into_entry(mut self, need: usize) -> Entry {
+        // It stands as long as `need` servers have it.
+        self.left.sort_unstable_by(|a, b| b.cmp(a));
+        let left = self.left.get(need - 1).copied().unwrap_or_default();
+        self.entry.until = NOW + left;
+        if let Phase::Held { .. } = self.entry.phase {
+            let value = self.entry.value.take();
+            self.entry.value = value.and_then(|value| value.get(STAMP..).map(Arc::from));
+        }
+        self.entry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_stamp_is_greater() {
+        assert!(stamped(10, "a") > stamped(9, "z"));
+        assert_eq!(stamped(3, "äb").get(STAMP..), Some("äb"));
+    }
+}

@@ -1,5 +1,10 @@
 //! Connections: none is left by a store that was closed or dropped.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test: it plays the user, who has a runtime"
+)]
 
 mod common;
 

@@ -73,7 +73,7 @@ local function load(key, state)
     local till, lease, delay = unpack('<I8I4I4', record, 34)
     S.limit, S.taken, S.held, S.first, S.keep = 1, 1, 1, till, till
     S.holders = pack('<I4', #record) .. record
-    S.set_back = till > now + 1 + lease and till > now + 1 + delay
+    S.set_back = till > now + 1 + (sub(record, 1, 1) == 'D' and delay or lease)
   end
 end
 

@@ -85,7 +85,7 @@ local function cut(key, state, step)
     if form == 'm' then
       local before, pause
       first, before, pause = unpack('<I8I4I4', state, at + 33)
-      if first > now + 1 + before and first > now + 1 + pause then
+      if first > now + 1 + (sub(state, at, at) == 'D' and pause or before) then
         return
       end
       keep, holder = first, sub(state, at)

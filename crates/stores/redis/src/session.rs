@@ -130,8 +130,9 @@ impl Session {
         };
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
         if self.ears.is_closed() {
+            // A last withdrawal, say: the connection ends with what it was made for.
             self.reset();
-            return Err(closed());
+            return Ok(live);
         }
         if live.number > 0 {
             // What was said while nobody listened is lost: whoever waits should look again.
@@ -146,9 +147,6 @@ impl Session {
     }
 
     async fn connect_in_time(self: &Arc<Self>) -> Result<Live> {
-        if self.ears.is_closed() {
-            return Err(closed());
-        }
         let (limit, to) = (self.config.timeout, OnceLock::new());
         let made = tokio::time::timeout(limit, self.connect(&to)).await;
         made.unwrap_or_else(|_| {
@@ -385,10 +383,6 @@ impl From<Trouble> for Error {
             Trouble::Ours(error) => error,
         }
     }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the store was closed")
 }
 
 fn unreplicated(acks: i64, wait: u32, to: &str) -> Error {

@@ -3,7 +3,8 @@
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
-//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`.
+//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. `guest` has the locks
+//! of other libraries.
 
 mod config;
 mod doctor;
@@ -11,6 +12,7 @@ mod error;
 mod events;
 mod floor;
 mod group;
+mod guest;
 mod inspect;
 mod keys;
 mod open;
@@ -24,5 +26,6 @@ mod store;
 mod tls;
 mod wakes;
 
+pub use guest::GuestStore;
 pub use open::{open, stores};
 pub use store::RedisStore;

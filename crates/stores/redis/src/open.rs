@@ -5,8 +5,8 @@ use std::sync::Arc;
 use clinch_core::store::{OpenContext, Store, StoreInfo};
 use clinch_core::{Error, ErrorKind, Result, StoreUrl};
 
-use crate::RedisStore;
 use crate::config::{Config, Layout, Topology};
+use crate::{GuestStore, RedisStore};
 
 /// Opens the store of a URL: `redis:`, `rediss:`, `redis+unix:`, `redis+sentinel:`,
 /// `redis+cluster:` or `redis+quorum:`, with any layout.
@@ -33,7 +33,9 @@ async fn dispatch(config: Arc<Config>, context: OpenContext) -> Result<Arc<dyn S
     match (config.layout, &config.topology) {
         (Layout::Clinch, Topology::Quorum(..)) => Err(not_yet()),
         (Layout::Clinch, _) => Ok(Arc::new(RedisStore::connect(config, context).await?)),
-        (Layout::Plain | Layout::Redisson, _) => Err(not_yet()),
+        (Layout::Plain | Layout::Redisson, _) => {
+            Ok(Arc::new(GuestStore::connect(config, context).await?))
+        }
     }
 }
 
@@ -47,5 +49,9 @@ fn not_yet() -> Error {
 /// assert!(clinch_redis::stores().iter().any(|info| info.scheme == "redis"));
 /// ```
 pub fn stores() -> Vec<StoreInfo> {
-    vec![RedisStore::describe("redis")]
+    vec![
+        RedisStore::describe("redis"),
+        GuestStore::describe("redis?layout=plain"),
+        GuestStore::describe("redis?layout=redisson"),
+    ]
 }

@@ -136,7 +136,7 @@ impl Session {
         }
         if live.number > 0 {
             // What was said while nobody listened is lost: whoever waits should look again.
-            self.ears.book.hint_all();
+            self.ears.missed();
         }
         Ok(live)
     }

@@ -283,7 +283,7 @@ impl Store for RedisStore {
         self.check_open()?;
         let (servers, config) = (self.servers.clone(), self.config.clone());
         let keys = self.keys.clone();
-        keeper::run(async move { doctor::examine(&servers, &config, &keys).await })
+        keeper::run(async move { doctor::examine(&servers, &config, Some(&keys)).await })
             .await
             .map_err(|error| self.explain(error))
     }

@@ -8,6 +8,7 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::watch;
 
 use crate::events::Watchers;
+use crate::guest::Rooms;
 use crate::record;
 
 /// All messages of one client, from all its connections.
@@ -24,6 +25,8 @@ pub(crate) struct Ears {
     /// The greatest number seen: a server that lost its data and whose clock is behind must not
     /// give a smaller one.
     greatest: AtomicU64,
+    /// Who waits for the releases of others, in their layouts.
+    pub(crate) rooms: Rooms,
     closed: watch::Sender<bool>,
 }
 
@@ -35,6 +38,7 @@ impl Ears {
             book: WakeBook::default(),
             watchers: Watchers::default(),
             greatest: AtomicU64::default(),
+            rooms: Rooms::default(),
             closed: watch::Sender::new(false),
         })
     }
@@ -48,13 +52,21 @@ impl Ears {
         if self.watchers.any() {
             channels.push(self.events.clone());
         }
+        channels.extend(self.rooms.channels());
         channels.retain(|channel| !channel.is_empty());
         channels
     }
 
     /// Whether a lost connection should be made again at once.
     pub(crate) fn is_needed(&self) -> bool {
-        !self.is_closed() && (self.book.is_awaited() || self.watchers.any())
+        let awaited = self.book.is_awaited() || self.watchers.any() || self.rooms.any();
+        awaited && !self.is_closed()
+    }
+
+    /// Messages may have been lost: whoever waits should look again.
+    pub(crate) fn missed(&self) {
+        self.book.hint_all();
+        self.rooms.hint_all();
     }
 
     /// A message has come.
@@ -70,6 +82,8 @@ impl Ears {
         };
         if channel == self.events.as_bytes() {
             self.watchers.tell(&message);
+        } else if self.channel.is_empty() {
+            self.rooms.tell(&channel);
         } else if let Some((request, grant)) = record::message(&message) {
             if let Some(grant) = &grant {
                 self.saw(grant.seq);
@@ -103,5 +117,6 @@ impl Ears {
         self.closed.send_replace(true);
         self.book.close();
         self.watchers.close();
+        self.rooms.close();
     }
 }

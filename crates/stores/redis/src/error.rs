@@ -82,6 +82,12 @@ pub(crate) fn in_script(text: &str, to: &str) -> Error {
         return Error::new(ErrorKind::Corrupt, format!("{to}: {text}"))
             .with_advice("use the same version everywhere, or another namespace");
     }
+    if text.contains("strict mode") {
+        return Error::new(ErrorKind::Mismatch, format!("{to}: {text}")).with_advice(
+            "give all clients the same longest=; to change it, stop them all and delete the key \
+             clinch:NAMESPACE:epoch",
+        );
+    }
     if text.contains("NOPERM") || text.contains("can't run this command") {
         return Error::new(ErrorKind::Denied, format!("{to}: {text}"))
             .with_advice("the user needs the commands and channels of docs/stores/redis.md");
@@ -92,6 +98,13 @@ pub(crate) fn in_script(text: &str, to: &str) -> Error {
         false => ErrorKind::Internal,
     };
     Error::new(kind, format!("{to}: {text}"))
+}
+
+/// A grant or a renewal that too few replicas have: it may stand, but must not be relied on.
+pub(crate) fn unreplicated(text: String) -> Error {
+    Error::new(ErrorKind::Unreachable, text)
+        .with_effect(Effect::Possible)
+        .with_advice("look at the replicas, or ask for fewer with wait=N")
 }
 
 /// A reply that no server of ours gives.

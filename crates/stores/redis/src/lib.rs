@@ -16,12 +16,17 @@ mod guest;
 mod inspect;
 mod keys;
 mod open;
+mod promises;
 mod record;
+mod replicas;
 mod scripts;
+mod sentinel;
+mod sentinel_watch;
 mod server;
 mod servers;
 mod session;
 mod store;
+mod strict;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakes;

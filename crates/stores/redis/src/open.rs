@@ -51,6 +51,7 @@ fn not_yet() -> Error {
 pub fn stores() -> Vec<StoreInfo> {
     vec![
         RedisStore::describe("redis"),
+        RedisStore::describe("redis+sentinel"),
         GuestStore::describe("redis?layout=plain"),
         GuestStore::describe("redis?layout=redisson"),
     ]

@@ -126,6 +126,8 @@ pub(crate) enum Reply {
     No(LostReason),
     Evicted(Vec<u64>),
     Failed(String),
+    /// Done, but too few replicas have it.
+    Unreplicated(String),
 }
 
 impl Reply {
@@ -156,6 +158,7 @@ impl Reply {
                 Self::Evicted(seqs)
             }
             b'!' => Self::Failed(String::from_utf8_lossy(reader.0).into_owned()),
+            b'~' => Self::Unreplicated(String::from_utf8_lossy(reader.0).into_owned()),
             _ => return None,
         })
     }
@@ -313,6 +316,7 @@ pub(crate) fn expect<T>(
 ) -> Result<T> {
     match reply {
         Reply::Failed(text) => Err(crate::error::in_script(&text, to)),
+        Reply::Unreplicated(text) => Err(crate::error::unreplicated(text)),
         reply => pick(reply).ok_or_else(|| crate::error::strange(to)),
     }
 }

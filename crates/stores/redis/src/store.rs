@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Guarantees,
-    Hold, Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo,
-    Wakes, mismatch,
+    Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
+    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    mismatch,
 };
 use clinch_core::{ClientId, Error, ErrorKind, LostReason, MAX_NAME, Name, Result, keeper};
 
@@ -16,10 +16,11 @@ use crate::floor::{ListBaton, ScriptFloor};
 use crate::group::{Group, answered};
 use crate::keys::Keys;
 use crate::record::{Reply, expect, step};
+use crate::sentinel::Sentinels;
 use crate::servers::Servers;
 use crate::session::Session;
 use crate::wakes::Ears;
-use crate::{doctor, inspect};
+use crate::{doctor, inspect, promises, sentinel_watch, strict};
 
 /// Locks on one Redis, on the master that sentinels name, or on a cluster.
 ///
@@ -44,15 +45,28 @@ impl RedisStore {
         let keys = Keys::new(&context.namespace);
         let me = context.identity.info().id;
         let ears = Ears::new(keys.channel(me), keys.events.clone());
+        let mut watched = None;
         let servers = match &config.topology {
             Topology::One(address) => Servers::One(
                 Session::new(config.clone(), Box::new(address.clone()), ears.clone()),
                 config.scheme,
             ),
+            Topology::Sentinel(..) => {
+                let sentinels = Sentinels::new(&config)
+                    .ok_or_else(|| Error::invalid("the sentinels are missing"))?;
+                let locate = Box::new(sentinels.clone());
+                let session = Session::new(config.clone(), locate, ears.clone());
+                watched = Some((sentinels, session.clone()));
+                Servers::One(session, config.scheme)
+            }
             _ => return Err(Error::invalid("not yet")),
         };
+        let mut info = Self::describe(config.scheme);
+        if let Some(longest) = config.strict {
+            info.limits.max_lease = info.limits.max_lease.min(longest);
+        }
         let store = Self {
-            info: Self::describe(config.scheme),
+            info,
             me,
             group: Group::new(servers.clone(), &config, &keys),
             config,
@@ -62,6 +76,9 @@ impl RedisStore {
         };
         let servers = store.servers.clone();
         keeper::run(async move { servers.connect().await }).await?;
+        if let Some((sentinels, session)) = watched {
+            sentinel_watch::start(sentinels, &session, &store.ears)?;
+        }
         Ok(store)
     }
 
@@ -73,17 +90,9 @@ impl RedisStore {
     pub fn describe(scheme: &'static str) -> StoreInfo {
         StoreInfo {
             scheme,
-            summary: "one Redis server, shared by many machines",
+            summary: promises::summary(scheme),
             capabilities: Capabilities::ALL,
-            guarantees: Guarantees {
-                scope: "processes that reach the server",
-                exclusion: "while the server keeps its data and its clock is not set forward; with \
-                            durability=strict also after a loss of data",
-                token_order: "across clients, crashes, restarts, FLUSHALL and clock steps; after a \
-                              loss of data, as long as the server's clock has not gone back",
-                liveness: "a dead holder's lock is free after its lease and lock-delay",
-                clock: "the server's wall clock",
-            },
+            guarantees: promises::guarantees(scheme),
             limits: Limits {
                 min_lease: Duration::from_millis(50),
                 max_lease: Duration::from_secs(7 * 86_400),
@@ -142,16 +151,7 @@ impl Store for RedisStore {
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
         self.check_open()?;
-        if let Some(longest) = self.config.strict
-            && claim.lease + claim.lock_delay > longest
-        {
-            return Err(Error::invalid(format!(
-                "lease and lock-delay together are {:?}, and in strict mode {longest:?} is the most",
-                claim.lease + claim.lock_delay
-            ))
-            .with_name(claim.name.as_str())
-            .with_advice("shorten them, or raise the URL's longest= for all clients"));
-        }
+        strict::check(claim, &self.config)?;
         let packed = step::claim(claim, self.ears.greatest());
         let kept = self.servers.keeps_wakes();
         let reply = self

@@ -76,6 +76,8 @@ async fn the_least_rights_are_enough() {
         .start()
         .unwrap();
     works(&server.url_as("least", "pw")).await;
+    let client = Client::open(&server.url_as("least", "pw")).await.unwrap();
+    client.store.doctor().await.unwrap();
     // Less is not: each word of the rule is needed for something that a client does.
     let words: Vec<&str> = LEAST
         .split_whitespace()

@@ -70,6 +70,9 @@ impl Ears {
 
 impl Listen for Ears {
     fn channels(&self) -> Vec<String> {
+        if self.is_closed() {
+            return Vec::new();
+        }
         let mut channels = vec![self.channel.clone()];
         if self.watchers.any() {
             channels.push(self.events.clone());

@@ -31,11 +31,17 @@ pub(crate) struct ScriptFloor {
 }
 
 impl ScriptFloor {
-    pub(crate) fn new(session: Arc<Session>, me: ClientId) -> Self {
+    /// What the keys of this client begin with; on a cluster they are all in one slot.
+    pub(crate) fn prefix(me: ClientId) -> String {
+        format!("clinch:floor:{{{me}}}:")
+    }
+
+    /// With keys that begin so, at the server that has them.
+    pub(crate) fn new(session: Arc<Session>, prefix: String) -> Self {
         Self {
             session,
             connection: None,
-            prefix: format!("clinch:floor:{me}:"),
+            prefix,
         }
     }
 
@@ -89,8 +95,13 @@ pub(crate) struct ListBaton {
 }
 
 impl ListBaton {
-    pub(crate) async fn connect(session: Arc<Session>, name: &str) -> Result<Self> {
-        let key = format!("clinch:baton:{name}");
+    /// The key of the list.
+    pub(crate) fn key(name: &str) -> String {
+        format!("clinch:baton:{name}")
+    }
+
+    /// With this key, at the server that has it.
+    pub(crate) async fn connect(session: Arc<Session>, key: String) -> Result<Self> {
         let opening = session.clone();
         let connection = keeper::run(async move { opening.another().await }).await?;
         Ok(Self {

@@ -3,7 +3,7 @@
 //! A call of a script costs the server more than the step inside it. So while a call is under way,
 //! steps gather, and the next call takes all of them. A step that comes alone goes alone, at once.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,12 +17,14 @@ use crate::error::strange;
 use crate::keys::Keys;
 use crate::record::{Reply, millis};
 use crate::scripts::{Call, STEPS};
-use crate::servers::Servers;
+use crate::servers::{Lane, Servers};
 
 /// Which of the settings is the id of the server's run.
 const RUN: usize = 4;
 /// The most steps in one call: they keep the server for well under a millisecond.
 const MOST: usize = 64;
+/// Requests under way to one server: while it works on one, the next is on its way.
+const REQUESTS: usize = 2;
 
 /// One step on its way.
 struct Step {
@@ -31,15 +33,20 @@ struct Step {
     /// Whether replicas must have it before it counts.
     wait: bool,
     since: Instant,
-    answer: oneshot::Sender<Result<Reply>>,
+    answer: Answer,
 }
 
+type Answer = oneshot::Sender<Result<Reply>>;
+
+/// The steps for one server.
 #[derive(Default)]
 struct Queue {
     steps: VecDeque<Step>,
-    /// Calls under way.
-    calls: usize,
+    /// Requests under way.
+    requests: usize,
 }
+
+type Queues = HashMap<Lane, Queue>;
 
 /// Gathers steps into calls.
 pub(crate) struct Group {
@@ -52,7 +59,7 @@ pub(crate) struct Group {
     wait: u32,
     /// For how long a step may wait for its turn.
     timeout: Duration,
-    queue: Mutex<Queue>,
+    queues: Mutex<Queues>,
 }
 
 impl std::fmt::Debug for Group {
@@ -69,12 +76,12 @@ impl Group {
             strict: config.strict.is_some(),
             wait: config.wait,
             timeout: config.timeout,
-            queue: Mutex::default(),
+            queues: Mutex::default(),
         })
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a step on its way at once; its answer can be awaited on any executor. A dropped answer
@@ -86,6 +93,7 @@ impl Group {
         wait: bool,
     ) -> oneshot::Receiver<Result<Reply>> {
         let (answer, receiver) = oneshot::channel();
+        let lane = self.servers.lane(&key);
         let step = Step {
             key,
             packed,
@@ -94,16 +102,18 @@ impl Group {
             answer,
         };
         let start = {
-            let mut queue = self.queue();
+            let mut queues = self.queues();
+            let queue = queues.entry(lane.clone()).or_default();
             queue.steps.push_back(step);
-            let start = queue.calls < self.servers.calls_at_once();
-            queue.calls += usize::from(start);
+            let start = queue.requests < REQUESTS;
+            queue.requests += usize::from(start);
             start
         };
-        if start && let Err(error) = keeper::spawn(self.clone().pump()) {
+        if start && let Err(error) = keeper::spawn(self.clone().pump(lane.clone())) {
             let steps = {
-                let mut queue = self.queue();
-                queue.calls -= 1;
+                let mut queues = self.queues();
+                let queue = queues.entry(lane).or_default();
+                queue.requests -= 1;
                 std::mem::take(&mut queue.steps)
             };
             for step in steps {
@@ -123,21 +133,25 @@ impl Group {
         answered(self.send(key, packed, wait)).await
     }
 
-    async fn pump(self: Arc<Self>) {
-        let mut pumping = Pumping(Some(&self));
+    async fn pump(self: Arc<Self>, lane: Lane) {
+        let mut pumping = Pumping(Some((&self, &lane)));
         loop {
-            let steps = {
-                let mut queue = self.queue();
+            let steps: Vec<_> = {
+                let mut queues = self.queues();
+                let queue = queues.entry(lane.clone()).or_default();
                 self.dismiss_late(&mut queue.steps);
-                let steps = self.take(&mut queue.steps);
-                if steps.is_empty() {
-                    queue.calls -= 1;
+                if queue.steps.is_empty() {
+                    queue.requests -= 1;
+                    if queue.requests == 0 {
+                        queues.remove(&lane);
+                    }
                     pumping.0 = None;
                     return;
                 }
-                steps
+                let most = queue.steps.len().min(MOST);
+                queue.steps.drain(..most).collect()
             };
-            self.call(steps).await;
+            self.request(&lane, steps).await;
         }
     }
 
@@ -156,29 +170,29 @@ impl Group {
         }
     }
 
-    /// The steps of the next call: all of one slot.
-    fn take(&self, steps: &mut VecDeque<Step>) -> Vec<Step> {
-        let Some(first) = steps.front() else {
-            return Vec::new();
-        };
-        let Some(slot) = self.servers.slot(&first.key) else {
-            return steps.drain(..steps.len().min(MOST)).collect();
-        };
-        let mut taken = Vec::new();
-        let mut at = 0;
-        while taken.len() < MOST && at < steps.len() {
-            let same = steps
-                .get(at)
-                .is_some_and(|step| self.servers.slot(&step.key) == Some(slot));
-            match same.then(|| steps.remove(at)).flatten() {
-                Some(step) => taken.push(step),
-                None => at += 1,
+    /// Sends steps in one request, in as many calls as it takes.
+    async fn request(&self, lane: &Lane, steps: Vec<Step>) {
+        let mut groups: Vec<Vec<Step>> = Vec::new();
+        for step in steps {
+            let shares = |group: &&mut Vec<Step>| {
+                let first = group.first();
+                first.is_some_and(|first| self.servers.share_calls(&first.key, &step.key))
+            };
+            match groups.iter_mut().find(shares) {
+                Some(group) => group.push(step),
+                None => groups.push(vec![step]),
             }
         }
-        taken
+        let (calls, answers): (Vec<_>, Vec<_>) =
+            groups.into_iter().map(|group| self.call(group)).unzip();
+        let outcomes = self.servers.calls(lane, calls).await;
+        for (answers, outcome) in answers.into_iter().zip(outcomes) {
+            self.answer(answers, outcome);
+        }
     }
 
-    async fn call(&self, steps: Vec<Step>) {
+    /// The call of these steps, and who is to have the answers.
+    fn call(&self, steps: Vec<Step>) -> (Call, Vec<Answer>) {
         let mut keys = Vec::with_capacity(steps.len());
         let mut args = Vec::with_capacity(steps.len() + self.settings.len());
         let mut answers = Vec::with_capacity(steps.len());
@@ -200,40 +214,41 @@ impl Group {
             run_at,
             wait,
         };
-        match self.servers.call(call).await {
+        (call, answers)
+    }
+
+    /// Callers may have gone.
+    fn answer(&self, answers: Vec<Answer>, outcome: Result<Value>) {
+        let to = self.servers.scheme();
+        let error = match outcome {
             Ok(Value::Array(replies)) if replies.len() == answers.len() => {
                 for (answer, reply) in answers.into_iter().zip(replies) {
                     let reply = match &reply {
                         Value::BulkString(bytes) => Reply::decode(bytes),
                         _ => None,
                     };
-                    let to = self.servers.scheme();
-                    // The caller may have gone.
                     let _ = answer.send(reply.ok_or_else(|| strange(to)));
                 }
+                return;
             }
-            Ok(_) => {
-                let error = strange(self.servers.scheme());
-                for answer in answers {
-                    let _ = answer.send(Err(error.clone()));
-                }
-            }
-            Err(error) => {
-                for answer in answers {
-                    let _ = answer.send(Err(error.clone()));
-                }
-            }
+            Ok(_) => strange(to),
+            Err(error) => error,
+        };
+        for answer in answers {
+            let _ = answer.send(Err(error.clone()));
         }
     }
 }
 
-/// Counts a call that ends in a panic as ended: others must not wait for it for ever.
-struct Pumping<'a>(Option<&'a Group>);
+/// Counts a request that ends in a panic as ended: others must not wait for it for ever.
+struct Pumping<'a>(Option<(&'a Group, &'a Lane)>);
 
 impl Drop for Pumping<'_> {
     fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            group.queue().calls -= 1;
+        if let Some((group, lane)) = self.0
+            && let Some(queue) = group.queues().get_mut(lane)
+        {
+            queue.requests -= 1;
         }
     }
 }

@@ -13,6 +13,8 @@ use crate::servers::Servers;
 
 /// Keys looked at in one step of a scan.
 const STEP: u32 = 1000;
+/// Scans of a cluster whose slots are on their way: what moves during one is found by the next.
+const PASSES: usize = 3;
 
 /// One name in full.
 pub(crate) async fn one(servers: &Servers, keys: &Keys, name: &Name) -> Result<Option<LockView>> {
@@ -54,6 +56,22 @@ pub(crate) async fn list(servers: &Servers, keys: &Keys, prefix: &str) -> Result
 /// The names with this prefix that servers know, in use or not, in byte order.
 pub(crate) async fn names(servers: &Servers, keys: &Keys, prefix: &str) -> Result<Vec<Name>> {
     let mut names = Vec::new();
+    for _ in 0..PASSES {
+        let before = servers.layout().await?;
+        scan(servers, keys, prefix, &mut names).await?;
+        // A key that moves may be missed: not there yet, and not here any more.
+        if !before.contains('[') && servers.layout().await? == before {
+            break;
+        }
+    }
+    // A scan may give a key twice.
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Adds the names of all servers.
+async fn scan(servers: &Servers, keys: &Keys, prefix: &str, names: &mut Vec<Name>) -> Result<()> {
     for session in servers.all() {
         let live = session.live().await?;
         let mut cursor = b"0".to_vec();
@@ -87,10 +105,7 @@ pub(crate) async fn names(servers: &Servers, keys: &Keys, prefix: &str) -> Resul
             }
         }
     }
-    // A scan may give a key twice.
-    names.sort();
-    names.dedup();
-    Ok(names)
+    Ok(())
 }
 
 /// A name as the reference machine has it, and the server's time.

@@ -3,9 +3,12 @@
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
-//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. Several independent
-//! servers are in `quorum`, the locks of other libraries in `guest`.
+//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. What a cluster needs
+//! more is in `cluster`, `route`, `shards` and `listener`. Several independent servers are in `quorum`,
+//! the locks of other libraries in `guest`.
 
+mod batch;
+mod cluster;
 mod config;
 mod doctor;
 mod error;
@@ -16,17 +19,21 @@ mod group;
 mod guest;
 mod inspect;
 mod keys;
+mod listener;
 mod open;
 mod promises;
 mod quorum;
 mod record;
 mod replicas;
+mod route;
 mod scripts;
 mod sentinel;
 mod sentinel_watch;
 mod server;
 mod servers;
 mod session;
+mod shards;
+mod slots;
 mod store;
 mod strict;
 #[cfg(feature = "tls")]

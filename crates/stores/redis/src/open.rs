@@ -53,6 +53,7 @@ pub fn stores() -> Vec<StoreInfo> {
     vec![
         RedisStore::describe("redis"),
         RedisStore::describe("redis+sentinel"),
+        RedisStore::describe("redis+cluster"),
         QuorumStore::describe(false),
         GuestStore::describe("redis?layout=plain"),
         GuestStore::describe("redis?layout=redisson"),

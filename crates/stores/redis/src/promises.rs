@@ -6,6 +6,7 @@ use clinch_core::store::Guarantees;
 pub(crate) fn summary(scheme: &str) -> &'static str {
     match scheme {
         "redis+sentinel" => "a Redis master with replicas, followed through failovers by sentinels",
+        "redis+cluster" => "a Redis cluster: names are spread over its masters",
         _ => "one Redis server, shared by many machines",
     }
 }
@@ -24,6 +25,18 @@ pub(crate) fn guarantees(scheme: &str) -> Guarantees {
             liveness: "a dead holder's lock is free after its lease and lock-delay; during a \
                        failover nothing is granted",
             clock: "the master's wall clock, and the new master's after a failover",
+        },
+        "redis+cluster" => Guarantees {
+            scope: "processes that reach every server of the cluster",
+            exclusion: "while slots move from server to server; across the loss of a master if the \
+                        new one is one of the wait=N replicas that had acknowledged the hold, for \
+                        certain when N is all of its replicas; while servers keep their data and \
+                        their clocks are not set forward",
+            token_order: "across clients, crashes, moved slots and the loss of a master; where the \
+                          new master missed grants, as long as its clock is not behind",
+            liveness: "a dead holder's lock is free after its lease and lock-delay; names of a lost \
+                       master wait until another one has its slots, and has N replicas",
+            clock: "the wall clock of the name's master, and the new master's after a move",
         },
         _ => Guarantees {
             scope: "processes that reach the server",

@@ -65,6 +65,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// The key by which its server is found.
+    pub(crate) fn key(&self) -> &str {
+        self.keys.first().map(String::as_str).unwrap_or_default()
+    }
+
     fn command(&self, verb: &str, script: &str, run: &str) -> Cmd {
         let mut command = redis::cmd(verb);
         command.arg(script).arg(self.keys.len());

@@ -11,8 +11,8 @@ use clinch_core::{Clock, Effect, Error, ErrorKind, Result, keeper};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Kind,
-    IntoConnectionInfo, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError,
-    ServerErrorKind, Value,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
+    RedisError, ServerErrorKind, Value,
 };
 use tokio::sync::watch;
 
@@ -21,7 +21,6 @@ use crate::error::{connecting, is_broken, is_denied, sending};
 use crate::replicas;
 use crate::scripts::{Call, STEPS};
 use crate::server::{self, Server};
-use crate::wakes::Ears;
 
 /// Commands under way on one connection before callers wait.
 const UNDER_WAY: usize = 4096;
@@ -37,6 +36,27 @@ impl Locate for Address {
     async fn locate(&self) -> Result<Address> {
         Ok(self.clone())
     }
+}
+
+/// Who hears what comes over a connection without having been asked for.
+pub(crate) trait Listen: std::fmt::Debug + Send + Sync {
+    /// What a new connection is to listen to.
+    fn channels(&self) -> Vec<String>;
+
+    /// A message has come.
+    fn hear(&self, push: PushInfo);
+
+    /// Messages may have been lost: whoever waits should look again.
+    fn missed(&self);
+
+    /// The connection has ended.
+    fn disconnected(&self) {}
+
+    /// Whether a lost connection should be made again at once.
+    fn is_needed(&self) -> bool;
+
+    /// Whether the store has been closed.
+    fn is_closed(&self) -> bool;
 }
 
 /// A connection that works, as far as is known.
@@ -62,7 +82,7 @@ impl Live {
 pub(crate) struct Session {
     config: Arc<Config>,
     locate: Box<dyn Locate>,
-    ears: Arc<Ears>,
+    ears: Arc<dyn Listen>,
     live: Mutex<Option<Live>>,
     /// Held while a connection is made, so that only one is.
     making: tokio::sync::Mutex<()>,
@@ -75,7 +95,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(config: Arc<Config>, locate: Box<dyn Locate>, ears: Arc<Ears>) -> Arc<Self> {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        locate: Box<dyn Locate>,
+        ears: Arc<dyn Listen>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             config,
             locate,
@@ -94,7 +118,8 @@ impl Session {
         self.commands.load(Ordering::Relaxed)
     }
 
-    fn current(&self) -> Option<Live> {
+    /// The connection, if there is one.
+    pub(crate) fn current(&self) -> Option<Live> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.clone()
     }
@@ -198,8 +223,8 @@ impl Session {
             .set_connection_timeout(Some(self.config.timeout))
             .set_response_timeout(None)
             .set_pipeline_buffer_size(UNDER_WAY)
-            .set_push_sender(move |push: redis::PushInfo| {
-                if push.kind == redis::PushKind::Disconnection {
+            .set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection {
                     if let Some(session) = session.upgrade() {
                         session.disconnected(number);
                     }
@@ -261,6 +286,7 @@ impl Session {
     /// The connection has ended: whoever waits for messages needs another one.
     fn disconnected(self: Arc<Self>, number: u64) {
         self.give_up(number);
+        self.ears.disconnected();
         self.reconnect();
     }
 
@@ -318,27 +344,39 @@ impl Session {
             return self.query(live, &cmd).await;
         }
         let mut pipeline = Pipeline::new();
-        let mut count = 1;
         if asking {
-            pipeline.cmd("ASKING").ignore();
-            count += 1;
+            pipeline.cmd("ASKING");
         }
         pipeline.add_command(cmd);
         if call.wait > 0 {
-            count += 1;
             pipeline.add_command(replicas::wait(call.wait, self.config.timeout));
         }
-        let mut connection = live.connection.clone();
-        self.commands.fetch_add(count, Ordering::Relaxed);
-        let count = usize::try_from(count).unwrap_or(1);
-        let replies = connection.req_packed_commands(&pipeline, 0, count);
-        let replies = self.within(live, replies).await?;
+        let replies = self.send(live, &pipeline).await?;
         let mut replies = replies.into_iter().skip(usize::from(asking));
         let reply = replies.next().unwrap_or(Value::Nil);
         let reply = reply
             .extract_error()
             .map_err(|error| self.trouble(live, error))?;
         replicas::settled(call, reply, replies.next(), &live.server.address).map_err(Trouble::Ours)
+    }
+
+    /// How long a reply is waited for.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.config.timeout
+    }
+
+    /// Sends several commands in one request; the keeper must poll this.
+    pub(crate) async fn send(
+        &self,
+        live: &Live,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<Value>, Trouble> {
+        let count = pipeline.len();
+        let commands = u64::try_from(count).unwrap_or(u64::MAX);
+        self.commands.fetch_add(commands, Ordering::Relaxed);
+        let mut connection = live.connection.clone();
+        let replies = connection.req_packed_commands(pipeline, 0, count);
+        self.within(live, replies).await
     }
 
     /// Sends one command; the keeper must poll this.
@@ -376,7 +414,7 @@ impl Session {
         Err(Trouble::Ours(error.with_effect(Effect::Possible)))
     }
 
-    fn trouble(&self, live: &Live, error: RedisError) -> Trouble {
+    pub(crate) fn trouble(&self, live: &Live, error: RedisError) -> Trouble {
         if is_broken(&error) {
             self.give_up(live.number);
         }

@@ -11,6 +11,7 @@ use clinch_core::store::{
 };
 use clinch_core::{ClientId, Error, ErrorKind, LostReason, MAX_NAME, Name, Result, keeper};
 
+use crate::cluster::Cluster;
 use crate::config::{Config, Topology};
 use crate::floor::{ListBaton, ScriptFloor};
 use crate::group::{Group, answered};
@@ -18,7 +19,7 @@ use crate::keys::Keys;
 use crate::record::{Reply, expect, step};
 use crate::sentinel::Sentinels;
 use crate::servers::Servers;
-use crate::session::Session;
+use crate::session::{Listen, Session};
 use crate::wakes::Ears;
 use crate::{doctor, inspect, promises, sentinel_watch, strict};
 
@@ -44,7 +45,12 @@ impl RedisStore {
     pub(crate) async fn connect(config: Arc<Config>, context: OpenContext) -> Result<Self> {
         let keys = Keys::new(&context.namespace);
         let me = context.identity.info().id;
-        let ears = Ears::new(keys.channel(me), keys.events.clone());
+        let channel = match &config.topology {
+            // Names have channels of their own there.
+            Topology::Cluster(_) => String::new(),
+            _ => keys.channel(me),
+        };
+        let ears = Ears::new(channel, keys.events.clone());
         let mut watched = None;
         let servers = match &config.topology {
             Topology::One(address) => Servers::One(
@@ -59,6 +65,12 @@ impl RedisStore {
                 watched = Some((sentinels, session.clone()));
                 Servers::One(session, config.scheme)
             }
+            Topology::Cluster(seeds) => Servers::Cluster(Cluster::new(
+                config.clone(),
+                seeds.clone(),
+                ears.clone(),
+                me,
+            )),
             _ => return Err(Error::invalid("not yet")),
         };
         let mut info = Self::describe(config.scheme);
@@ -153,11 +165,15 @@ impl Store for RedisStore {
         self.check_open()?;
         strict::check(claim, &self.config)?;
         let packed = step::claim(claim, self.ears.greatest());
-        let kept = self.servers.keeps_wakes();
+        let key = self.keys.state(&claim.name);
+        let listening = self.servers.subscription(&key);
         let reply = self
             .step(&claim.name, packed, true, |reply| match reply {
                 Reply::Mismatch { limit } => Some(Err(mismatch(&claim.name, limit, claim.limit))),
-                reply => reply.into_claim(kept).map(Ok),
+                reply => {
+                    let same = self.servers.subscription(&key) == listening;
+                    reply.into_claim(listening.is_some() && same).map(Ok)
+                }
             })
             .await??;
         if let ClaimReply::Granted(grant) = &reply {
@@ -167,7 +183,9 @@ impl Store for RedisStore {
     }
 
     fn wakes(&self, claim: &Claim) -> Wakes {
-        self.ears.book.register(claim.request)
+        let wakes = self.ears.book.register(claim.request);
+        self.servers.listen(&self.keys.state(&claim.name), claim);
+        wakes
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
@@ -245,9 +263,7 @@ impl Store for RedisStore {
         let (servers, ears) = (self.servers.clone(), self.ears.clone());
         let channel = self.keys.events.clone();
         let listening = async move {
-            for session in servers.all() {
-                session.subscribe(&channel).await?;
-            }
+            servers.watch(&channel).await?;
             let ending = async move {
                 // A sender that is kept would keep the stream open after the store has closed.
                 tokio::select! {
@@ -289,33 +305,28 @@ impl Store for RedisStore {
     }
 
     fn operations(&self) -> u64 {
-        self.servers
-            .all()
-            .iter()
-            .map(|session| session.commands())
-            .sum()
+        self.servers.commands()
     }
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let Some(session) = self.servers.all().into_iter().next() else {
+        let prefix = ScriptFloor::prefix(self.me);
+        let Some(session) = self.servers.at(&prefix) else {
             return Ok(None);
         };
-        let floor = ScriptFloor::new(session, self.me);
-        Ok(Some(Box::new(floor)))
+        Ok(Some(Box::new(ScriptFloor::new(session, prefix))))
     }
 
     async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        let Some(session) = self.servers.all().into_iter().next() else {
+        let key = ListBaton::key(name);
+        let Some(session) = self.servers.at(&key) else {
             return Ok(None);
         };
-        Ok(Some(Box::new(ListBaton::connect(session, name).await?)))
+        Ok(Some(Box::new(ListBaton::connect(session, key).await?)))
     }
 
     async fn close(&self) -> Result<()> {
         self.ears.close();
-        for session in self.servers.all() {
-            session.reset();
-        }
+        self.servers.close();
         Ok(())
     }
 }
@@ -323,5 +334,6 @@ impl Store for RedisStore {
 impl Drop for RedisStore {
     fn drop(&mut self) {
         self.ears.close();
+        self.servers.close();
     }
 }

@@ -9,7 +9,7 @@ use clinch_core::store::{Claim, Finding, Severity};
 use clinch_core::{Error, Result};
 use redis::Value;
 
-use crate::config::Config;
+use crate::config::{Config, Topology};
 use crate::doctor::finding;
 use crate::error::strange;
 use crate::keys::Keys;
@@ -37,6 +37,10 @@ pub(crate) async fn examine(
     config: &Config,
     keys: &Keys,
 ) -> Result<Option<Finding>> {
+    if let Topology::Cluster(_) = config.topology {
+        // There is no strict mode.
+        return Ok(None);
+    }
     let epoch = epoch(session, live, keys).await?;
     let to = &live.server.address;
     let found = |severity, message, advice| Some(finding(severity, "durability", message, advice));

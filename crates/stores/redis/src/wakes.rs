@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::events::Watchers;
 use crate::guest::Rooms;
 use crate::record;
+use crate::session::Listen;
 
 /// All messages of one client, from all its connections.
 #[derive(Debug)]
@@ -43,56 +44,6 @@ impl Ears {
         })
     }
 
-    /// What a new connection is to listen to.
-    pub(crate) fn channels(&self) -> Vec<String> {
-        if self.is_closed() {
-            return Vec::new();
-        }
-        let mut channels = vec![self.channel.clone()];
-        if self.watchers.any() {
-            channels.push(self.events.clone());
-        }
-        channels.extend(self.rooms.channels());
-        channels.retain(|channel| !channel.is_empty());
-        channels
-    }
-
-    /// Whether a lost connection should be made again at once.
-    pub(crate) fn is_needed(&self) -> bool {
-        let awaited = self.book.is_awaited() || self.watchers.any() || self.rooms.any();
-        awaited && !self.is_closed()
-    }
-
-    /// Messages may have been lost: whoever waits should look again.
-    pub(crate) fn missed(&self) {
-        self.book.hint_all();
-        self.rooms.hint_all();
-    }
-
-    /// A message has come.
-    pub(crate) fn hear(&self, push: PushInfo) {
-        if !matches!(push.kind, PushKind::Message | PushKind::SMessage) {
-            return;
-        }
-        let mut data = push.data.into_iter();
-        let (Some(Value::BulkString(channel)), Some(Value::BulkString(message))) =
-            (data.next(), data.next())
-        else {
-            return;
-        };
-        if channel == self.events.as_bytes() {
-            self.watchers.tell(&message);
-        } else if self.channel.is_empty() {
-            self.rooms.tell(&channel);
-        } else if let Some((request, grant)) = record::message(&message) {
-            if let Some(grant) = &grant {
-                self.saw(grant.seq);
-            }
-            self.book
-                .deliver(request, grant.map_or(Wake::Hint, Wake::Granted));
-        }
-    }
-
     /// A grant with this number was heard of.
     pub(crate) fn saw(&self, seq: u64) {
         self.greatest.fetch_max(seq, Ordering::Relaxed);
@@ -101,10 +52,6 @@ impl Ears {
     /// The greatest number heard of so far.
     pub(crate) fn greatest(&self) -> u64 {
         self.greatest.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        *self.closed.borrow()
     }
 
     /// Completes when the store is closed or dropped.
@@ -118,5 +65,60 @@ impl Ears {
         self.book.close();
         self.watchers.close();
         self.rooms.close();
+    }
+}
+
+impl Listen for Ears {
+    fn channels(&self) -> Vec<String> {
+        if self.is_closed() {
+            return Vec::new();
+        }
+        let mut channels = vec![self.channel.clone()];
+        if self.watchers.any() {
+            channels.push(self.events.clone());
+        }
+        channels.extend(self.rooms.channels());
+        channels.retain(|channel| !channel.is_empty());
+        channels
+    }
+
+    fn hear(&self, push: PushInfo) {
+        let own = match push.kind {
+            // Those of names on a cluster.
+            PushKind::SMessage => true,
+            PushKind::Message => !self.channel.is_empty(),
+            _ => return,
+        };
+        let mut data = push.data.into_iter();
+        let (Some(Value::BulkString(channel)), Some(Value::BulkString(message))) =
+            (data.next(), data.next())
+        else {
+            return;
+        };
+        if channel == self.events.as_bytes() {
+            self.watchers.tell(&message);
+        } else if !own {
+            self.rooms.tell(&channel);
+        } else if let Some((request, grant)) = record::message(&message) {
+            if let Some(grant) = &grant {
+                self.saw(grant.seq);
+            }
+            self.book
+                .deliver(request, grant.map_or(Wake::Hint, Wake::Granted));
+        }
+    }
+
+    fn missed(&self) {
+        self.book.hint_all();
+        self.rooms.hint_all();
+    }
+
+    fn is_needed(&self) -> bool {
+        let awaited = self.book.is_awaited() || self.watchers.any() || self.rooms.any();
+        awaited && !self.is_closed()
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.closed.borrow()
     }
 }

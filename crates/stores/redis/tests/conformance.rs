@@ -1,5 +1,5 @@
-//! The conformance suite on Redis. Each case has servers of its own, except with sentinels, which are
-//! one set for all.
+//! The conformance suite on Redis. Each case has servers of its own, except with sentinels and on a
+//! cluster, which are one set for all.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,14 @@ use clinch_core::Result;
 use clinch_core::store::{OpenContext, Store, StoreInfo};
 use clinch_redis::{GuestStore, QuorumStore, RedisStore};
 use clinch_testkit::conformance::{self, Case, Place, Subject};
-use clinch_testkit::servers::{Redis, Sentinels};
+use clinch_testkit::servers::{Cluster, Redis, Sentinels};
 
 fn main() -> std::process::ExitCode {
     conformance::main(vec![
         Box::new(One),
         Box::new(Followed::default()),
+        Box::new(Clustered::default()),
+        Box::new(ClusterOfItsOwn),
         Box::new(Quorum { all: false }),
         Box::new(Quorum { all: true }),
         Box::new(Guest("plain", "redis?layout=plain")),
@@ -305,6 +307,151 @@ impl Place for GuestServer {
         }
         let channels = server.cli(&["PUBSUB", "CHANNELS"])?;
         left.extend(Some(channels).filter(|channels| !channels.trim().is_empty()));
+        Ok(left)
+    }
+}
+
+/// A cluster that the cases share, with a namespace each.
+#[derive(Default)]
+struct Clustered {
+    all: OnceLock<Result<Arc<Cluster>>>,
+    places: AtomicU64,
+}
+
+/// A cluster for each case: for those that restart it.
+struct ClusterOfItsOwn;
+
+fn restarts(case: &Case) -> bool {
+    matches!(case.name, "rise_over_restarts" | "it_outlives_its_client")
+}
+
+#[async_trait]
+impl Subject for Clustered {
+    fn name(&self) -> String {
+        "cluster".into()
+    }
+
+    fn info(&self) -> StoreInfo {
+        RedisStore::describe("redis+cluster")
+    }
+
+    async fn place(&self) -> Result<Box<dyn Place>> {
+        let all = self.all.get_or_init(|| Cluster::start().map(Arc::new));
+        let number = self.places.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(InCluster {
+            all: all.clone()?,
+            namespace: format!("case-{number}-"),
+        }))
+    }
+
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+        clinch_redis::open(&url.parse()?, context).await
+    }
+
+    /// Each grant and renewal waits for a replica.
+    fn lease(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Those that restart the servers have a cluster of their own. Names of different slots cannot
+    /// share a call, so renewals share requests here, not commands, which is what is counted.
+    fn wants(&self, case: &Case) -> bool {
+        !restarts(case) && case.name != "many_holds_renew_together"
+    }
+}
+
+#[async_trait]
+impl Subject for ClusterOfItsOwn {
+    fn name(&self) -> String {
+        "cluster_of_its_own".into()
+    }
+
+    fn info(&self) -> StoreInfo {
+        RedisStore::describe("redis+cluster")
+    }
+
+    async fn place(&self) -> Result<Box<dyn Place>> {
+        let all = Cluster::start_with(|node| node.append_only("everysec"))?;
+        Ok(Box::new(InCluster {
+            all: Arc::new(all),
+            namespace: "case-".into(),
+        }))
+    }
+
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+        clinch_redis::open(&url.parse()?, context).await
+    }
+
+    fn wants(&self, case: &Case) -> bool {
+        restarts(case)
+    }
+}
+
+/// A namespace in a cluster.
+struct InCluster {
+    all: Arc<Cluster>,
+    namespace: String,
+}
+
+impl InCluster {
+    fn masters(&self) -> Result<Vec<&Redis>> {
+        let mut masters = Vec::new();
+        for node in self.all.nodes() {
+            let info = node.info("replication")?;
+            if info.get("role").is_some_and(|role| role == "master") {
+                masters.push(node);
+            }
+        }
+        Ok(masters)
+    }
+}
+
+#[async_trait]
+impl Place for InCluster {
+    fn url(&self) -> String {
+        self.all.url()
+    }
+
+    fn namespace(&self) -> String {
+        self.namespace.clone()
+    }
+
+    async fn restart(&self) -> Result<()> {
+        for node in self.all.nodes() {
+            node.process().terminate()?;
+        }
+        for node in self.all.nodes() {
+            node.start_again()?;
+        }
+        self.all.wait_ok()?;
+        self.all.wait_synced()
+    }
+
+    /// The other namespaces keep theirs.
+    async fn lose_data(&self) -> Result<bool> {
+        for node in self.masters()? {
+            let mine = format!("clinch:{{{}:*", self.namespace);
+            for key in node.command(&["KEYS", &mine])?.texts() {
+                node.cli(&["DEL", &key])?;
+            }
+        }
+        Ok(true)
+    }
+
+    async fn lose_data_live(&self) -> Result<bool> {
+        self.lose_data().await
+    }
+
+    async fn leftovers(&self) -> Result<Vec<String>> {
+        let mine = format!("clinch:*{}*", self.namespace);
+        let mut left = Vec::new();
+        for node in self.masters()? {
+            left.extend(leftovers(node, &mine, &mine)?);
+        }
+        for node in self.all.nodes() {
+            let channels = node.cli(&["PUBSUB", "SHARDCHANNELS", &mine])?;
+            left.extend(Some(channels).filter(|channels| !channels.trim().is_empty()));
+        }
         Ok(left)
     }
 }

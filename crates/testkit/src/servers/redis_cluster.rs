@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use clinch_core::{Error, ErrorKind, Result};
 
 use super::redis_slots::{Node, SLOTS, SlotMigration, nodes, slot_of};
-use super::{Redis, until};
+use super::{Redis, RedisBuilder, until};
 
 /// Three masters and three replicas.
 ///
@@ -32,9 +32,21 @@ impl Cluster {
     /// Starts all six, and waits until every node sees the whole cluster well and every replica
     /// has its master's data. Nodes 0 to 2 are masters, node 3 + i is the replica of node i.
     pub fn start() -> Result<Self> {
+        Self::start_with(|node| node)
+    }
+
+    /// The same with options for each node.
+    ///
+    /// ```
+    /// use clinch_testkit::servers::Cluster;
+    /// let cluster = Cluster::start_with(|node| node.append_only("always"))?;
+    /// assert_eq!(cluster.node(0)?.cli(&["CONFIG", "GET", "appendonly"])?, "appendonly\nyes");
+    /// # Ok::<(), clinch_core::Error>(())
+    /// ```
+    pub fn start_with(options: impl Fn(RedisBuilder) -> RedisBuilder) -> Result<Self> {
         let mut nodes = Vec::new();
         for _ in 0..2 * MASTERS {
-            let node = Redis::with()
+            let node = options(Redis::with())
                 .cluster()
                 .config("cluster-node-timeout", "1200")
                 .config("cluster-replica-validity-factor", "0")

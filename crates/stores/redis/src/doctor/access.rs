@@ -7,7 +7,7 @@ use clinch_core::store::{Finding, Severity};
 use redis::Value;
 
 use super::{finding, text};
-use crate::config::Config;
+use crate::config::{Config, Topology};
 use crate::keys::Keys;
 use crate::session::{Live, Session};
 
@@ -25,6 +25,10 @@ const COMMANDS: &[&str] = &[
 ];
 /// Without these, waiters poll.
 const WAKES: &[&str] = &["SUBSCRIBE C", "UNSUBSCRIBE C", "PUBLISH C m"];
+/// What a cluster needs more.
+const CLUSTER: &[&str] = &["CLUSTER SLOTS", "CLUSTER NODES", "ASKING"];
+/// There, without these; the channels of a name begin with its key.
+const CLUSTER_WAKES: &[&str] = &["SSUBSCRIBE K", "SUNSUBSCRIBE K", "SPUBLISH K m"];
 
 pub(super) async fn examine(
     session: &Arc<Session>,
@@ -76,13 +80,18 @@ async fn look(
     if config.wait > 0 {
         needed.push("WAIT 1 1");
     }
+    let mut wakes = WAKES.to_vec();
+    if let Topology::Cluster(_) = config.topology {
+        needed.extend(CLUSTER);
+        wakes.extend(CLUSTER_WAKES);
+    }
     for command in needed {
         if !allowed(command).await? {
             missing.extend(command.split(' ').next());
         }
     }
     let mut unheard = Vec::new();
-    for command in WAKES {
+    for command in wakes {
         if !allowed(command).await? {
             unheard.extend(command.split(' ').next());
         }

@@ -386,7 +386,7 @@ impl Store for GuestStore {
     }
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let floor = ScriptFloor::new(self.session.clone(), self.me.id);
+        let floor = ScriptFloor::new(self.session.clone(), ScriptFloor::prefix(self.me.id));
         Ok(Some(Box::new(floor)))
     }
 

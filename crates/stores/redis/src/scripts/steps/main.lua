@@ -219,7 +219,7 @@ for i = 1, n do
     if not done and sub(step, 1, 1) ~= 'c' and find(told(reply), 'OOM', 1, true) then
       -- Memory is short, so the first write was refused. What is held can still be renewed and given
       -- up: after a write that cannot need memory, this script may write.
-      call('DEL', key .. ':')
+      redis.pcall('DEL', key .. ':')
       done, reply = pcall(whole, key, state, step)
     end
   end

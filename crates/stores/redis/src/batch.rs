@@ -1,0 +1,56 @@
+//! Several calls in one request.
+//!
+//! On a cluster names cannot share a call of a script, but calls to one server can share a request,
+//! and one `WAIT` for replicas at its end: the connection stands still during each.
+
+use std::sync::Arc;
+
+use redis::{ErrorKind as Kind, Pipeline, ServerErrorKind, Value};
+
+use crate::replicas;
+use crate::scripts::Call;
+use crate::session::{Live, Session, Trouble};
+
+type Outcome = Result<Value, Trouble>;
+
+impl Session {
+    /// Runs several calls, one after the other; the keeper must poll this. The error of the whole is
+    /// that of each.
+    pub(crate) async fn batch(self: &Arc<Self>, calls: &[Call]) -> Result<Vec<Outcome>, Trouble> {
+        let live = self.live().await.map_err(Trouble::Ours)?;
+        let outcomes = self.send_batch(&live, calls).await?;
+        let unknown = outcomes.iter().zip(calls).find(|(out, _)| is_unknown(out));
+        if let Some((_, call)) = unknown {
+            // The next batch finds it there; these bring it along themselves, if this fails.
+            let _ = self.query(&live, &call.script.load()).await;
+        }
+        Ok(outcomes)
+    }
+
+    async fn send_batch(&self, live: &Live, calls: &[Call]) -> Result<Vec<Outcome>, Trouble> {
+        let mut pipeline = Pipeline::new();
+        for call in calls {
+            pipeline.add_command(call.script.by_hash(call, live.server.run()));
+        }
+        let wait = calls.iter().map(|call| call.wait).max().unwrap_or(0);
+        if wait > 0 {
+            pipeline.add_command(replicas::wait(wait, self.timeout()));
+        }
+        let mut replies = self.send(live, &pipeline).await?.into_iter();
+        let done: Vec<_> = replies.by_ref().take(calls.len()).collect();
+        let acks = replies.next();
+        let settled = done.into_iter().zip(calls).map(|(reply, call)| {
+            let reply = reply.extract_error();
+            let reply = reply.map_err(|error| self.trouble(live, error))?;
+            let to = &live.server.address;
+            replicas::settled(call, reply, acks.clone(), to).map_err(Trouble::Ours)
+        });
+        Ok(settled.collect())
+    }
+}
+
+/// Whether the server does not know the script: it has done nothing.
+pub(crate) fn is_unknown(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(Trouble::Theirs(error, _))
+        if error.kind() == Kind::Server(ServerErrorKind::NoScript))
+}

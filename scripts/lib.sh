@@ -36,17 +36,26 @@ SERVERS=(
 
 # The programs of the servers. No service is started: tests run servers of their own.
 ensure_servers() {
+  ensure_packages "${SERVERS[@]}"
+}
+
+# Installs what is missing of programs that are given as PROGRAM:PACKAGE.
+ensure_packages() {
   local entry packages=()
-  for entry in "${SERVERS[@]}"; do
+  for entry in "$@"; do
     command -v "${entry%%:*}" >/dev/null || packages+=("${entry#*:}")
   done
-  [ "${#packages[@]}" -eq 0 ] && return
+  [ "${#packages[@]}" -eq 0 ] || install_packages "${packages[@]}"
+}
+
+# Installs packages, or says which ones are missing.
+install_packages() {
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "tests need servers that are missing (Debian: apt-get install ${packages[*]})" >&2
+    echo "programs are missing (Debian: apt-get install $*)" >&2
     exit 1
   fi
-  say "installing ${packages[*]}"
-  install_quietly "${packages[@]}"
+  say "installing $*"
+  install_quietly "$@"
 }
 
 # Installs packages without letting them start services.

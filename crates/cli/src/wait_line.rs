@@ -109,13 +109,26 @@ pub(crate) fn holders(view: &LockView) -> Option<String> {
     Some(format!("{}{others}", who(first)))
 }
 
-fn who(party: &PartyView) -> String {
+/// A holder in a few words, as far as the store knows it.
+pub(crate) fn who(party: &PartyView) -> String {
     let label = party
         .label
         .as_ref()
         .map(|label| format!(" ({label})"))
         .unwrap_or_default();
-    format!("{}:{}{label} for {}", party.host, party.pid, age(party.age))
+    let since = match party.age {
+        Duration::MAX => String::new(),
+        span => format!(" for {}", age(span)),
+    };
+    format!("{}{label}{since}", process(party))
+}
+
+/// Where it runs; of another library's holder only what it calls itself is known.
+pub(crate) fn process(party: &PartyView) -> String {
+    match party.host.as_str() {
+        "" => party.owner.to_string(),
+        host => format!("{host}:{}", party.pid),
+    }
 }
 
 /// As much of the text as fits the columns.

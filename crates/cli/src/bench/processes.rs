@@ -96,10 +96,12 @@ fn row(
     })
 }
 
-/// How often somebody was inside before the one before had left, or had no greater token.
+/// How often somebody was inside before the one before had left, or had no greater token; 0 is the
+/// token of a store without them.
 pub(super) fn violations(turns: &[(usize, Turn)]) -> u64 {
     let pairs = turns.iter().zip(turns.iter().skip(1));
-    let wrong = pairs.filter(|((_, a), (_, b))| b.entered < a.left || b.token <= a.token);
+    let old = |a: &Turn, b: &Turn| b.token != 0 && b.token <= a.token;
+    let wrong = pairs.filter(|((_, a), (_, b))| b.entered < a.left || old(a, b));
     u64::try_from(wrong.count()).unwrap_or(u64::MAX)
 }
 
@@ -122,5 +124,6 @@ mod tests {
         assert_eq!(violations(&[turn(1, 5, 1), turn(5, 9, 2)]), 0);
         assert_eq!(violations(&[turn(1, 5, 1), turn(4, 9, 2)]), 1);
         assert_eq!(violations(&[turn(1, 5, 2), turn(6, 9, 2)]), 1);
+        assert_eq!(violations(&[turn(1, 5, 0), turn(6, 9, 0)]), 0);
     }
 }

@@ -139,7 +139,10 @@ async fn turns(
         let mut turn = Turn {
             asked: asked.as_nanos(),
             entered: entered.as_nanos(),
-            token: inside.as_ref().map_or(0, |guard| guard.token().get()),
+            token: match &inside {
+                Some(guard) if store.info().capabilities.tokens => guard.token().get(),
+                _ => 0,
+            },
             operations: store.operations() - operations,
             ..Turn::default()
         };

@@ -54,7 +54,7 @@ impl Job {
     /// From the main thread only: the child lives no longer than the thread that forks it.
     pub(super) fn start(
         argv: &[OsString],
-        env: &[(&str, String)],
+        env: &[(&str, Option<String>)],
         guardian: &Guardian,
         terminal: Option<&mut Terminal>,
     ) -> Result<Self, Failure> {
@@ -65,9 +65,13 @@ impl Job {
         let orders = guardian.job_end().map_err(cannot)?;
         let lend = terminal.as_ref().is_some_and(|t| t.lend_at_once());
         let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .envs(env.iter().map(|(k, v)| (k, v)));
+        command.args(arguments);
+        for (key, value) in env {
+            match value {
+                Some(value) => command.env(key, value),
+                None => command.env_remove(key),
+            };
+        }
         fork::tie(&mut command, move || {
             guardian::announce(&orders)?;
             if lend {

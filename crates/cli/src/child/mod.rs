@@ -31,11 +31,14 @@ pub(crate) struct Supervisor {
     stop_asked: bool,
 }
 
+/// Variables that a command gets, or must not get.
+pub(crate) type Environment = Vec<(&'static str, Option<String>)>;
+
 /// A command, and how it is to be treated when the lock is lost.
 #[derive(Debug)]
 pub(crate) struct Task<'a> {
     pub(crate) argv: &'a [OsString],
-    pub(crate) env: Vec<(&'static str, String)>,
+    pub(crate) env: Environment,
     pub(crate) grace: Duration,
     pub(crate) lease: Duration,
     pub(crate) max_hold: Option<Duration>,

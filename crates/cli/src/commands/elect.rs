@@ -4,7 +4,7 @@ use clinch::blocking::block_on;
 use clinch::{Clinch, Election, Leader, LeaderView, Leadership, LostReason, ReleaseReply};
 use serde_json::{Value, json};
 
-use super::run::{task, warn_unreleased};
+use super::run::{task, told, warn_unreleased};
 use super::with_store;
 use crate::acquire::{Claimed, lost, not_acquired, wait_for};
 use crate::args::ElectArgs;
@@ -51,7 +51,8 @@ async fn campaign(
             Claimed::TimedOut => return Err(not_acquired(clinch, &args.name, args.wait).await),
             Claimed::Interrupted(code) => return Ok(code),
         };
-        let task = task(context, &leader, &args.command, args.job, &args.hold);
+        let told = told(context, clinch, &leader);
+        let task = task(told, &args.command, args.job, &args.hold);
         let ended = supervisor.run(&leader, clinch.clock(), &task).await;
         let resigned = resign(leader).await;
         let reason = match (ended?, resigned) {

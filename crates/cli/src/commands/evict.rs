@@ -10,7 +10,8 @@ use super::with_store;
 use crate::args::EvictArgs;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome, exit};
-use crate::output::{self, age, plain};
+use crate::output::{self, plain};
+use crate::wait_line::who;
 
 pub(crate) async fn main(context: &Context, args: &EvictArgs) -> Outcome {
     if !args.yes && !std::io::stdin().is_terminal() {
@@ -53,11 +54,13 @@ async fn evict(context: &Context, clinch: &Clinch, args: &EvictArgs) -> Outcome 
     if context.json {
         output::json_line(&json!({ "name": args.name.as_str(), "evicted": tokens }))?;
     } else {
+        let fenced = clinch.info().capabilities.tokens;
         for token in tokens {
-            output::line(&format!(
-                "evicted {} token {token}",
-                plain(args.name.as_str())
-            ))?;
+            let name = plain(args.name.as_str());
+            output::line(&match fenced {
+                true => format!("evicted {name} token {token}"),
+                false => format!("evicted {name}"),
+            })?;
         }
     }
     Ok(exit::OK)
@@ -89,17 +92,10 @@ fn nobody(context: &Context, args: &EvictArgs) -> Outcome {
 
 fn confirm(args: &EvictArgs, holders: &[&PartyView]) -> Result<bool, Failure> {
     for holder in holders {
-        let label = holder
-            .label
-            .as_deref()
-            .map(|l| format!(" ({l})"))
-            .unwrap_or_default();
-        let who = format!("{}:{}{label}", holder.host, holder.pid);
-        let held = age(holder.age);
         output::complain(&format!(
-            "{} is held by {} for {held}",
+            "{} is held by {}",
             plain(args.name.as_str()),
-            plain(&who)
+            plain(&who(holder))
         ));
     }
     let mut err = std::io::stderr().lock();

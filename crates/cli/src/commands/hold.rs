@@ -36,7 +36,7 @@ async fn hold(context: &Context, clinch: &Clinch, args: &HoldCommand) -> Outcome
         Claimed::TimedOut => return Err(not_acquired(clinch, &args.name, args.wait.wait).await),
         Claimed::Interrupted(code) => return Ok(code),
     };
-    say_held(context, &guard)?;
+    say_held(context, clinch, &guard)?;
     let reason = until_told(clinch, &guard, args, &mut signals).await;
     let reason = match (reason, guard.release().await) {
         (Some(reason), _) | (None, Ok(ReleaseReply::WasLost(reason))) => Some(reason),
@@ -94,11 +94,19 @@ async fn end_of_input() {
     }
 }
 
-fn say_held(context: &Context, guard: &Guard) -> std::io::Result<()> {
-    let (name, token, sequencer) = (guard.name(), guard.token(), guard.sequencer().to_string());
+fn say_held(context: &Context, clinch: &Clinch, guard: &Guard) -> std::io::Result<()> {
+    let name = guard.name();
+    let fenced = clinch.info().capabilities.tokens;
+    let token = fenced.then(|| guard.token());
+    let sequencer = fenced.then(|| guard.sequencer().to_string());
     if !context.json {
         let name = plain(name.as_str());
-        return output::line(&format!("held {name} token {token} sequencer {sequencer}"));
+        return output::line(&match (token, &sequencer) {
+            (Some(token), Some(sequencer)) => {
+                format!("held {name} token {token} sequencer {sequencer}")
+            }
+            _ => format!("held {name}"),
+        });
     }
     let predecessor = guard
         .predecessor()

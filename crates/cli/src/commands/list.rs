@@ -9,6 +9,7 @@ use crate::args::PrefixArgs;
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
 use crate::output::{self, Table, age, complain};
+use crate::wait_line::process;
 
 pub(crate) async fn main(context: &Context, args: &PrefixArgs) -> Outcome {
     with_store(context, |clinch| async move {
@@ -65,7 +66,7 @@ fn cells(state: &str, limit: u32, party: &PartyView) -> [String; 7] {
     [
         state.to_owned(),
         mode(party.units, limit),
-        format!("{}:{}", party.host, party.pid),
+        process(party),
         age(party.age),
         age(party.lease_left),
         party

@@ -6,7 +6,7 @@ use clinch::{Clinch, Guard, ReleaseReply};
 use super::with_store;
 use crate::acquire::{Claimed, DEFAULT_LEASE, Ways, lost, not_acquired, wait_for};
 use crate::args::{HoldArgs, JobArgs, RunArgs};
-use crate::child::{Ended, Supervisor, Task};
+use crate::child::{Ended, Environment, Supervisor, Task};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::output::complain;
@@ -41,7 +41,8 @@ async fn run(
         Claimed::TimedOut => return Err(not_acquired(clinch, &args.name, args.wait.wait).await),
         Claimed::Interrupted(code) => return Ok(code),
     };
-    let task = task(context, &guard, &args.command, args.job, &args.hold);
+    let told = told(context, clinch, &guard);
+    let task = task(told, &args.command, args.job, &args.hold);
     let ended = supervisor.run(&guard, clinch.clock(), &task).await;
     supervisor.last_job_done();
     let released = release(guard).await;
@@ -53,23 +54,32 @@ async fn run(
     }
 }
 
-/// The command with what it is told of the lock.
+/// What a command is told of its lock. Of a store without tokens it is told none, also not that of a
+/// lock around this one.
+pub(super) fn told(context: &Context, clinch: &Clinch, guard: &Guard) -> Environment {
+    let fenced = clinch.info().capabilities.tokens;
+    vec![
+        ("CLINCH_NAME", Some(guard.name().to_string())),
+        ("CLINCH_TOKEN", fenced.then(|| guard.token().to_string())),
+        (
+            "CLINCH_SEQUENCER",
+            fenced.then(|| guard.sequencer().to_string()),
+        ),
+        ("CLINCH_STORE", Some(context.shown_store())),
+        ("CLINCH_NAMESPACE", Some(context.namespace().to_owned())),
+    ]
+}
+
+/// The command with what it is told.
 pub(super) fn task<'a>(
-    context: &Context,
-    guard: &Guard,
+    env: Environment,
     argv: &'a [std::ffi::OsString],
     job: JobArgs,
     hold: &HoldArgs,
 ) -> Task<'a> {
     Task {
         argv,
-        env: vec![
-            ("CLINCH_NAME", guard.name().to_string()),
-            ("CLINCH_TOKEN", guard.token().to_string()),
-            ("CLINCH_SEQUENCER", guard.sequencer().to_string()),
-            ("CLINCH_STORE", context.shown_store()),
-            ("CLINCH_NAMESPACE", context.namespace().to_owned()),
-        ],
+        env,
         grace: job.grace,
         lease: hold.lease.unwrap_or(DEFAULT_LEASE),
         max_hold: hold.max_hold,

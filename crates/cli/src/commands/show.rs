@@ -1,5 +1,7 @@
 //! `clinch show NAME`
 
+use std::time::Duration;
+
 use clinch::store::{LockView, PartyView};
 
 use super::list::mode;
@@ -57,17 +59,25 @@ fn party(lines: &mut Vec<String>, title: &str, view: &LockView, party: &PartyVie
         let mode = clinch::Mode::of(party.units, view.limit);
         clinch::Sequencer::new(view.name.clone(), mode, token).to_string()
     });
+    // Of another library's holder only what it calls itself is known.
+    let known = !party.host.is_empty();
     lines.push(format!("  {title}"));
     for (key, value) in [
         ("mode", Some(mode(party.units, view.limit))),
         ("owner", Some(party.owner.to_string())),
-        ("process", Some(format!("{} on {}", party.pid, party.host))),
-        ("client", Some(party.client.to_string())),
+        (
+            "process",
+            known.then(|| format!("{} on {}", party.pid, party.host)),
+        ),
+        ("client", known.then(|| party.client.to_string())),
         ("label", party.label.as_deref().map(str::to_owned)),
         ("value", party.value.as_deref().map(str::to_owned)),
         ("token", party.token.map(|token| token.to_string())),
         ("sequencer", sequencer),
-        ("since", Some(age(party.age))),
+        (
+            "since",
+            (party.age != Duration::MAX).then(|| age(party.age)),
+        ),
         ("lease left", Some(age(party.lease_left))),
     ] {
         if let Some(value) = value {

@@ -1,6 +1,8 @@
 //! The shapes of `--json`. These fields are an interface: `docs/command.md` documents them, tests
 //! hold them, and they are only ever added to.
 
+use std::time::Duration;
+
 use clinch::store::{Event, Finding, LockView, PartyView, StoreInfo};
 use clinch::{Mode, Name, Sequencer, Token};
 use serde::Serialize;
@@ -35,8 +37,8 @@ struct Party<'a> {
     sequencer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<&'a str>,
-    since_ms: u64,
-    lease_left_ms: u64,
+    since_ms: Option<u64>,
+    lease_left_ms: Option<u64>,
 }
 
 impl<'a> Lock<'a> {
@@ -81,10 +83,15 @@ impl<'a> Party<'a> {
             token: view.token,
             sequencer: view.token.map(sequencer),
             value: view.value.as_deref(),
-            since_ms: millis(view.age),
-            lease_left_ms: millis(view.lease_left),
+            since_ms: finite(view.age),
+            lease_left_ms: finite(view.lease_left),
         }
     }
+}
+
+/// Nothing for what is not known, or has no end.
+fn finite(span: Duration) -> Option<u64> {
+    (span != Duration::MAX).then(|| millis(span))
 }
 
 /// What a capacity means to people.

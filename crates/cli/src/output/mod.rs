@@ -48,6 +48,9 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
 
 /// An age as people read it in a column: `12s`, `3m12s`, `2h05m`, `3d04h`.
 pub(crate) fn age(span: Duration) -> String {
+    if span == Duration::MAX {
+        return "without end".to_owned();
+    }
     let secs = span.as_secs();
     let mut out = String::new();
     let _ = match secs {

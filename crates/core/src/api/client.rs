@@ -240,7 +240,8 @@ impl Clinch {
         self.engine.store.list(prefix).await
     }
 
-    /// One name in full; `None` when nobody holds or waits.
+    /// One name in full; `None` when nobody holds or waits. Every store can do this, also one that
+    /// cannot list its names.
     ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {
@@ -255,7 +256,6 @@ impl Clinch {
     /// ```
     pub async fn inspect(&self, name: &str) -> Result<Option<LockView>> {
         self.engine.check_open()?;
-        self.engine.require(Capability::List)?;
         self.engine.store.inspect(&Name::new(name)?).await
     }
 

@@ -68,6 +68,9 @@ impl Guard {
 
     /// The fencing token: hand it to the resource with every write.
     ///
+    /// On a store without the capability `tokens` it is a number that names the hold, for
+    /// [`Clinch::evict`](crate::Clinch::evict), and fences nothing: it does not rise.
+    ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {
     /// # let clinch = clinch_core::Clinch::memory();

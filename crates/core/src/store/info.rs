@@ -48,7 +48,7 @@ pub struct Capabilities {
     pub predecessor: bool,
     /// A leader publishes a value.
     pub values: bool,
-    /// Holders and waiters can be listed.
+    /// The names in use can be listed. One name can be looked at on every store.
     pub list: bool,
     /// Live events.
     pub events: bool,

@@ -50,9 +50,9 @@ pub struct PartyView {
     pub owner: OwnerId,
     /// The client.
     pub client: ClientId,
-    /// Its machine.
+    /// Its machine; empty where the store does not tell (another library's holder).
     pub host: String,
-    /// Its process there.
+    /// Its process there; 0 where the store does not tell.
     pub pid: u32,
     /// What it says of itself.
     pub label: Option<Arc<str>>,
@@ -62,8 +62,8 @@ pub struct PartyView {
     pub units: u32,
     /// The token of a holder, as the store knows it: hand-overs inside the process are not in it.
     pub token: Option<Token>,
-    /// How long it has held or waited.
+    /// How long it has held or waited; [`Duration::MAX`] where the store does not tell.
     pub age: Duration,
-    /// How long its lease still lasts.
+    /// How long its lease still lasts; [`Duration::MAX`] for one that never ends.
     pub lease_left: Duration,
 }

@@ -11,6 +11,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 const DEFAULT_REMEMBER: Duration = Duration::from_secs(600);
 /// The longest lease + lock-delay in strict mode.
 const DEFAULT_LONGEST: Duration = Duration::from_secs(60);
+/// Its bounds: a lease and a lock-delay of some use, and the longest of both together.
+const SHORTEST_LONGEST: Duration = Duration::from_millis(100);
+const LONGEST_LONGEST: Duration = Duration::from_secs(8 * 86_400);
 /// Redis' own port, and that of its sentinels.
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -254,12 +257,38 @@ impl Config {
             },
         };
         url.finish(&KNOWN)?;
+        config.check_strict()?;
         if config.timeout.is_zero() || config.remember < Duration::from_secs(1) {
             return Err(Error::invalid(
                 "timeout must be above 0, and remember at least 1s",
             ));
         }
         Ok(config)
+    }
+}
+
+impl Config {
+    /// Whether a server that does not tell what it is can be used all the same.
+    pub(crate) fn trusts_blindly(&self) -> bool {
+        matches!(self.topology, Topology::One(_)) && self.strict.is_none()
+    }
+
+    fn check_strict(&self) -> Result<()> {
+        let Some(longest) = self.strict else {
+            return Ok(());
+        };
+        if longest < SHORTEST_LONGEST || longest > LONGEST_LONGEST {
+            return Err(Error::invalid(format!(
+                "longest={longest:?} is not between {SHORTEST_LONGEST:?} and {LONGEST_LONGEST:?}"
+            )));
+        }
+        if self.accept_eviction {
+            return Err(Error::invalid(
+                "eviction=accept and durability=strict contradict each other: nobody would notice \
+                 an evicted lock",
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use redis::{ErrorKind as Kind, RedisError, ServerErrorKind};
 pub(crate) fn connecting(error: RedisError, to: &str) -> Error {
     let (kind, advice) = match error.kind() {
         Kind::AuthenticationFailed => (ErrorKind::Denied, "check the user and the password"),
-        Kind::RESP3NotSupported => (
+        _ if is_without_resp3(&error) => (
             ErrorKind::Unsupported,
             "clinch needs RESP3, so Redis 6 or newer, and a proxy in between must pass HELLO 3",
         ),
@@ -82,6 +82,12 @@ pub(crate) fn in_script(text: &str, to: &str) -> Error {
         return Error::new(ErrorKind::Corrupt, format!("{to}: {text}"))
             .with_advice("use the same version everywhere, or another namespace");
     }
+    if text.contains("strict mode") {
+        return Error::new(ErrorKind::Mismatch, format!("{to}: {text}")).with_advice(
+            "give all clients the same longest=; to change it, stop them all and delete the key \
+             clinch:NAMESPACE:epoch",
+        );
+    }
     if text.contains("NOPERM") || text.contains("can't run this command") {
         return Error::new(ErrorKind::Denied, format!("{to}: {text}"))
             .with_advice("the user needs the commands and channels of docs/stores/redis.md");
@@ -92,6 +98,13 @@ pub(crate) fn in_script(text: &str, to: &str) -> Error {
         false => ErrorKind::Internal,
     };
     Error::new(kind, format!("{to}: {text}"))
+}
+
+/// A grant or a renewal that too few replicas have: it may stand, but must not be relied on.
+pub(crate) fn unreplicated(text: String) -> Error {
+    Error::new(ErrorKind::Unreachable, text)
+        .with_effect(Effect::Possible)
+        .with_advice("look at the replicas, or ask for fewer with wait=N")
 }
 
 /// A reply that no server of ours gives.
@@ -111,7 +124,7 @@ fn wrong_type(to: &str) -> Error {
     .with_advice("something else writes keys of this name: use another namespace, or database")
 }
 
-fn is_denied(error: &RedisError) -> bool {
+pub(crate) fn is_denied(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
 }
 
@@ -125,6 +138,20 @@ pub(crate) fn is_broken(error: &RedisError) -> bool {
     }
 }
 
+/// What the driver says, as one line.
 fn text(error: &RedisError) -> String {
-    error.to_string()
+    let words: Vec<_> = error
+        .to_string()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    words.join(" ")
+}
+
+/// Whether the server, or what stands before it, does not know how to change the protocol.
+fn is_without_resp3(error: &RedisError) -> bool {
+    let text = text(error);
+    error.kind() == Kind::RESP3NotSupported
+        || text.contains("NOPROTO")
+        || text.contains("unknown command") && text.contains("HELLO")
 }

@@ -5,10 +5,12 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use clinch_core::{Error, ErrorKind, Result, keeper};
 use redis::Value;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::error::strange;
@@ -28,6 +30,7 @@ struct Step {
     packed: Vec<u8>,
     /// Whether replicas must have it before it counts.
     wait: bool,
+    since: Instant,
     answer: oneshot::Sender<Result<Reply>>,
 }
 
@@ -47,6 +50,8 @@ pub(crate) struct Group {
     strict: bool,
     /// How many replicas must have a grant or a renewal.
     wait: u32,
+    /// For how long a step may wait for its turn.
+    timeout: Duration,
     queue: Mutex<Queue>,
 }
 
@@ -63,6 +68,7 @@ impl Group {
             servers,
             strict: config.strict.is_some(),
             wait: config.wait,
+            timeout: config.timeout,
             queue: Mutex::default(),
         })
     }
@@ -84,6 +90,7 @@ impl Group {
             key,
             packed,
             wait,
+            since: Instant::now(),
             answer,
         };
         let start = {
@@ -94,7 +101,11 @@ impl Group {
             start
         };
         if start && let Err(error) = keeper::spawn(self.clone().pump()) {
-            let steps = std::mem::take(&mut *self.queue()).steps;
+            let steps = {
+                let mut queue = self.queue();
+                queue.calls -= 1;
+                std::mem::take(&mut queue.steps)
+            };
             for step in steps {
                 let _ = step.answer.send(Err(error.clone()));
             }
@@ -113,17 +124,35 @@ impl Group {
     }
 
     async fn pump(self: Arc<Self>) {
+        let mut pumping = Pumping(Some(&self));
         loop {
             let steps = {
                 let mut queue = self.queue();
+                self.dismiss_late(&mut queue.steps);
                 let steps = self.take(&mut queue.steps);
                 if steps.is_empty() {
                     queue.calls -= 1;
+                    pumping.0 = None;
                     return;
                 }
                 steps
             };
             self.call(steps).await;
+        }
+    }
+
+    /// Fails the steps that have waited for their turn for too long, because the server stalls: they
+    /// have not been sent, and whoever asked is to know before long.
+    fn dismiss_late(&self, steps: &mut VecDeque<Step>) {
+        while let Some(step) = steps.pop_front() {
+            if step.since.elapsed() <= self.timeout {
+                steps.push_front(step);
+                return;
+            }
+            let text = format!("the server has kept others waiting for {:?}", self.timeout);
+            let _ = step
+                .answer
+                .send(Err(Error::new(ErrorKind::Unreachable, text)));
         }
     }
 
@@ -198,9 +227,20 @@ impl Group {
     }
 }
 
+/// Counts a call that ends in a panic as ended: others must not wait for it for ever.
+struct Pumping<'a>(Option<&'a Group>);
+
+impl Drop for Pumping<'_> {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            group.queue().calls -= 1;
+        }
+    }
+}
+
 /// What every call ends with; the script says what each is.
 fn settings(servers: &Servers, config: &Config, keys: &Keys) -> Vec<Vec<u8>> {
-    let number = |span: std::time::Duration| millis(span).to_string().into_bytes();
+    let number = |span: Duration| millis(span).to_string().into_bytes();
     vec![
         keys.wake.clone().into_bytes(),
         keys.events.clone().into_bytes(),

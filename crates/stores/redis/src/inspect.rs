@@ -1,6 +1,6 @@
 //! What an operator sees.
 
-use clinch_core::machine::{Entry, NameState};
+use clinch_core::machine::{Entry, NameState, Phase};
 use clinch_core::store::LockView;
 use clinch_core::{BootTime, Name, Result};
 use redis::Value;
@@ -110,9 +110,18 @@ fn decode(view: Value, name: &Name) -> Option<(NameState, BootTime)> {
     // Holders come in no order of their own.
     entries.sort_by_key(Entry::seq);
     entries.extend(records(waiting, limit)?);
+    let now = record::time(u64::try_from(now).ok()?);
+    for entry in &mut entries {
+        // The server lets each lease run a moment longer, and its clock may have been set back.
+        let longest = match entry.phase {
+            Phase::Delayed => entry.lock_delay,
+            Phase::Held { .. } | Phase::Waiting => entry.lease,
+        };
+        entry.until = entry.until.min(now + longest);
+    }
     let mut state = NameState::new(name.clone());
     state.entries = entries;
-    Some((state, record::time(u64::try_from(now).ok()?)))
+    Some((state, now))
 }
 
 fn records(values: Vec<Value>, limit: u32) -> Option<Vec<Entry>> {

@@ -3,8 +3,8 @@
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
-//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. Several independent servers
-//! are in `quorum`.
+//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. `quorum` has locks on
+//! several independent servers, `guest` the locks of other libraries.
 
 mod config;
 mod doctor;
@@ -12,20 +12,27 @@ mod error;
 mod events;
 mod floor;
 mod group;
+mod guest;
 mod inspect;
 mod keys;
 mod open;
+mod promises;
 mod quorum;
 mod record;
+mod replicas;
 mod scripts;
+mod sentinel;
+mod sentinel_watch;
 mod server;
 mod servers;
 mod session;
 mod store;
+mod strict;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakes;
 
+pub use guest::GuestStore;
 pub use open::{open, stores};
 pub use quorum::QuorumStore;
 pub use store::RedisStore;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use clinch_core::store::{OpenContext, Store, StoreInfo};
-use clinch_core::{Error, ErrorKind, Result, StoreUrl};
+use clinch_core::{Result, StoreUrl};
 
 use crate::config::{Config, Layout, Topology};
-use crate::{QuorumStore, RedisStore};
+use crate::{GuestStore, QuorumStore, RedisStore};
 
 /// Opens the store of a URL: `redis:`, `rediss:`, `redis+unix:`, `redis+sentinel:`,
 /// `redis+cluster:` or `redis+quorum:`, with any layout.
@@ -38,12 +38,10 @@ async fn dispatch(config: Arc<Config>, context: OpenContext) -> Result<Arc<dyn S
             ))
         }
         (Layout::Clinch, _) => Ok(Arc::new(RedisStore::connect(config, context).await?)),
-        (Layout::Plain | Layout::Redisson, _) => Err(not_yet()),
+        (Layout::Plain | Layout::Redisson, _) => {
+            Ok(Arc::new(GuestStore::connect(config, context).await?))
+        }
     }
-}
-
-fn not_yet() -> Error {
-    Error::new(ErrorKind::Unsupported, "not yet")
 }
 
 /// What the stores of this crate are, without opening them.
@@ -52,5 +50,11 @@ fn not_yet() -> Error {
 /// assert!(clinch_redis::stores().iter().any(|info| info.scheme == "redis"));
 /// ```
 pub fn stores() -> Vec<StoreInfo> {
-    vec![RedisStore::describe("redis"), QuorumStore::describe(false)]
+    vec![
+        RedisStore::describe("redis"),
+        RedisStore::describe("redis+sentinel"),
+        QuorumStore::describe(false),
+        GuestStore::describe("redis?layout=plain"),
+        GuestStore::describe("redis?layout=redisson"),
+    ]
 }

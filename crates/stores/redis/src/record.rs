@@ -167,6 +167,8 @@ pub(crate) enum Reply {
         last: u64,
     },
     Failed(String),
+    /// Done, but too few replicas have it.
+    Unreplicated(String),
 }
 
 impl Reply {
@@ -200,6 +202,7 @@ impl Reply {
                 last: reader.u64()?,
             },
             b'!' => Self::Failed(String::from_utf8_lossy(reader.0).into_owned()),
+            b'~' => Self::Unreplicated(String::from_utf8_lossy(reader.0).into_owned()),
             _ => return None,
         })
     }
@@ -357,6 +360,7 @@ pub(crate) fn expect<T>(
 ) -> Result<T> {
     match reply {
         Reply::Failed(text) => Err(crate::error::in_script(&text, to)),
+        Reply::Unreplicated(text) => Err(crate::error::unreplicated(text)),
         reply => pick(reply).ok_or_else(|| crate::error::strange(to)),
     }
 }

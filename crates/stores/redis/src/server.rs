@@ -41,6 +41,14 @@ impl Server {
         }
     }
 
+    /// A server that does not tell.
+    pub(crate) fn unknown(address: &str) -> Self {
+        Self {
+            address: address.into(),
+            fields: HashMap::new(),
+        }
+    }
+
     pub(crate) fn field(&self, key: &str) -> Option<&str> {
         self.fields.get(key).map(String::as_str)
     }

@@ -3,21 +3,23 @@
 //! It carries commands and, by RESP3, messages. Requests of all tasks share it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clinch_core::{Effect, Error, ErrorKind, Result, keeper};
+use clinch_core::{Clock, Effect, Error, ErrorKind, Result, keeper};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Kind,
     IntoConnectionInfo, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError,
     ServerErrorKind, Value,
 };
+use tokio::sync::watch;
 
 use crate::config::{Address, Config, Login};
-use crate::error::{connecting, is_broken, sending};
-use crate::scripts::Call;
+use crate::error::{connecting, is_broken, is_denied, sending};
+use crate::replicas;
+use crate::scripts::{Call, STEPS};
 use crate::server::{self, Server};
 use crate::wakes::Ears;
 
@@ -42,6 +44,8 @@ impl Locate for Address {
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     number: u64,
+    /// How often the session had moved on when it was made.
+    moves: u64,
     /// The server at its other end.
     pub(crate) server: Arc<Server>,
 }
@@ -62,7 +66,11 @@ pub(crate) struct Session {
     live: Mutex<Option<Live>>,
     /// Held while a connection is made, so that only one is.
     making: tokio::sync::Mutex<()>,
+    /// How often none could be made, and why the last time: whoever waited meanwhile fails as well.
+    failures: Mutex<(u64, Option<Error>)>,
     made: AtomicU64,
+    /// How often another server has taken over.
+    moves: watch::Sender<u64>,
     commands: AtomicU64,
 }
 
@@ -74,7 +82,9 @@ impl Session {
             ears,
             live: Mutex::default(),
             making: tokio::sync::Mutex::default(),
+            failures: Mutex::default(),
             made: AtomicU64::default(),
+            moves: watch::Sender::default(),
             commands: AtomicU64::default(),
         })
     }
@@ -107,29 +117,81 @@ impl Session {
         if let Some(live) = self.current() {
             return Ok(live);
         }
+        let (before, _) = self.failure();
         let _making = self.making.lock().await;
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let limit = self.config.timeout;
-        let made = tokio::time::timeout(limit, self.connect()).await;
-        let live = made.unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorKind::Unreachable,
-                format!("the server does not answer within {limit:?}"),
-            ))
-        })?;
+        if let (failures, Some(error)) = self.failure()
+            && failures != before
+        {
+            return Err(error);
+        }
+        let live = match self.make().await {
+            Ok(live) => live,
+            Err(error) => {
+                let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+                *failures = (failures.0 + 1, Some(error.clone()));
+                return Err(error);
+            }
+        };
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
+        if self.ears.is_closed() {
+            self.reset();
+            return Err(closed());
+        }
         if live.number > 0 {
             // What was said while nobody listened is lost: whoever waits should look again.
-            self.ears.book.hint_all();
+            self.ears.missed();
         }
         Ok(live)
     }
 
-    async fn connect(self: &Arc<Self>) -> Result<Live> {
+    fn failure(&self) -> (u64, Option<Error>) {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.clone()
+    }
+
+    /// Another server has taken over: whoever waits for an answer of the old one, which may hang,
+    /// shall ask the new one instead.
+    pub(crate) fn move_to(self: &Arc<Self>, address: &str) {
+        let there = |live: &Live| &*live.server.address == address;
+        if self.current().as_ref().is_some_and(there) {
+            return;
+        }
+        self.moves.send_modify(|moves| *moves += 1);
+        self.reset();
+        self.ears.missed();
+        self.reconnect();
+    }
+
+    /// Makes a connection, to the server that is the right one at the end.
+    async fn make(self: &Arc<Self>) -> Result<Live> {
+        if self.ears.is_closed() {
+            return Err(closed());
+        }
+        let mut moved = self.moves.subscribe();
+        loop {
+            let (limit, to) = (self.config.timeout, OnceLock::new());
+            let before = *moved.borrow_and_update();
+            let made = tokio::select! {
+                biased;
+                made = tokio::time::timeout(limit, self.connect(before, &to)) => made,
+                Ok(()) = moved.changed() => continue,
+            };
+            return made.unwrap_or_else(|_| {
+                let to = to.get().map_or("the server", String::as_str);
+                let text = format!("{to} does not answer within {limit:?}");
+                Err(Error::new(ErrorKind::Unreachable, text)
+                    .with_advice("is it Redis, and does it run?"))
+            });
+        }
+    }
+
+    /// Makes a connection; where to is known before it is made.
+    async fn connect(self: &Arc<Self>, moves: u64, told: &OnceLock<String>) -> Result<Live> {
         let address = self.locate.locate().await?;
-        let to = address.to_string();
+        let to = told.get_or_init(|| address.to_string()).clone();
         let failed = |error| connecting(error, &to);
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let session = Arc::downgrade(self);
@@ -164,7 +226,14 @@ impl Session {
         };
         let asking = async { connection.req_packed_command(&redis::cmd("INFO")).await };
         let (info, listening) = tokio::join!(asking, listening);
-        let server = Server::read(info.map_err(failed)?, &to);
+        let server = match info {
+            Ok(info) => Server::read(info, &to),
+            Err(error) if self.config.trusts_blindly() && is_denied(&error) => {
+                tracing::warn!(%error, "the server cannot be checked: its INFO is denied");
+                Server::unknown(&to)
+            }
+            Err(error) => return Err(failed(error)),
+        };
         server::check(&server, &self.config)?;
         if let Err(error) = listening {
             // Waiters still repeat their claims.
@@ -173,6 +242,7 @@ impl Session {
         Ok(Live {
             connection,
             number,
+            moves,
             server: Arc::new(server),
         })
     }
@@ -193,13 +263,19 @@ impl Session {
     /// The connection has ended: whoever waits for messages needs another one.
     fn disconnected(self: Arc<Self>, number: u64) {
         self.give_up(number);
+        self.reconnect();
+    }
+
+    /// Connects again if somebody waits for messages.
+    fn reconnect(self: &Arc<Self>) {
         if !self.ears.is_needed() {
             return;
         }
+        let session = self.clone();
         let reconnecting = async move {
             let mut pause = Duration::from_millis(20);
-            while self.ears.is_needed() && self.live().await.is_err() {
-                tokio::time::sleep(pause).await;
+            while session.ears.is_needed() && session.live().await.is_err() {
+                Clock::boot().sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }
         };
@@ -216,19 +292,31 @@ impl Session {
     ) -> Result<Value, Trouble> {
         let live = self.live().await.map_err(Trouble::Ours)?;
         let by_hash = call.script.by_hash(call, live.server.run());
-        match self.run(&live, by_hash, call.wait, asking).await {
+        match self.run(&live, by_hash, call, asking).await {
             Err(Trouble::Theirs(error, _))
                 if error.kind() == Kind::Server(ServerErrorKind::NoScript) =>
             {
                 let by_text = call.script.by_text(call, live.server.run());
-                self.run(&live, by_text, call.wait, asking).await
+                self.run(&live, by_text, call, asking).await
+            }
+            Ok(reply) => {
+                if call.script.hash() == STEPS.hash() && says_read_only(&reply) {
+                    self.give_up(live.number);
+                }
+                Ok(reply)
             }
             outcome => outcome,
         }
     }
 
-    async fn run(&self, live: &Live, cmd: Cmd, wait: u32, asking: bool) -> Result<Value, Trouble> {
-        if wait == 0 && !asking {
+    async fn run(
+        &self,
+        live: &Live,
+        cmd: Cmd,
+        call: &Call,
+        asking: bool,
+    ) -> Result<Value, Trouble> {
+        if call.wait == 0 && !asking {
             return self.query(live, &cmd).await;
         }
         let mut pipeline = Pipeline::new();
@@ -238,13 +326,9 @@ impl Session {
             count += 1;
         }
         pipeline.add_command(cmd);
-        if wait > 0 {
+        if call.wait > 0 {
             count += 1;
-            let limit = self.config.timeout.as_millis() / 2;
-            pipeline
-                .cmd("WAIT")
-                .arg(wait)
-                .arg(u64::try_from(limit).unwrap_or(u64::MAX));
+            pipeline.add_command(replicas::wait(call.wait, self.config.timeout));
         }
         let mut connection = live.connection.clone();
         self.commands.fetch_add(count, Ordering::Relaxed);
@@ -256,14 +340,7 @@ impl Session {
         let reply = reply
             .extract_error()
             .map_err(|error| self.trouble(live, error))?;
-        match replies.next() {
-            Some(Value::Int(acks)) if acks < i64::from(wait) => Err(Trouble::Ours(unreplicated(
-                acks,
-                wait,
-                &live.server.address,
-            ))),
-            _ => Ok(reply),
-        }
+        replicas::settled(call, reply, replies.next(), &live.server.address).map_err(Trouble::Ours)
     }
 
     /// Sends one command; the keeper must poll this.
@@ -284,16 +361,21 @@ impl Session {
         live: &Live,
         reply: impl Future<Output = redis::RedisResult<T>>,
     ) -> Result<T, Trouble> {
-        match tokio::time::timeout(self.config.timeout, reply).await {
-            Ok(reply) => reply.map_err(|error| self.trouble(live, error)),
-            Err(_) => {
-                self.give_up(live.number);
-                let to = &live.server.address;
-                let text = format!("{to} does not answer within {:?}", self.config.timeout);
-                let error = Error::new(ErrorKind::Unreachable, text);
-                Err(Trouble::Ours(error.with_effect(Effect::Possible)))
+        let mut moved = self.moves.subscribe();
+        let to = &live.server.address;
+        let why = tokio::select! {
+            biased;
+            reply = tokio::time::timeout(self.config.timeout, reply) => match reply {
+                Ok(reply) => return reply.map_err(|error| self.trouble(live, error)),
+                Err(_) => format!("{to} does not answer within {:?}", self.config.timeout),
+            },
+            Ok(_) = moved.wait_for(|moves| *moves > live.moves) => {
+                format!("{to} is not the master any more")
             }
-        }
+        };
+        self.give_up(live.number);
+        let error = Error::new(ErrorKind::Unreachable, why);
+        Err(Trouble::Ours(error.with_effect(Effect::Possible)))
     }
 
     fn trouble(&self, live: &Live, error: RedisError) -> Trouble {
@@ -331,6 +413,13 @@ pub(crate) enum Trouble {
     Ours(Error),
 }
 
+impl Trouble {
+    /// Whether the user may not do this.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Theirs(error, _) if is_denied(error))
+    }
+}
+
 impl From<Trouble> for Error {
     fn from(trouble: Trouble) -> Self {
         match trouble {
@@ -340,13 +429,15 @@ impl From<Trouble> for Error {
     }
 }
 
-fn unreplicated(acks: i64, wait: u32, to: &str) -> Error {
-    Error::new(
-        ErrorKind::Unreachable,
-        format!("{to}: {acks} of {wait} replicas have it, and a failover could lose it"),
-    )
-    .with_effect(Effect::Possible)
-    .with_advice("look at the replicas, or ask for fewer with wait=N")
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store was closed")
+}
+
+/// Whether a step has failed because the server, a master when we connected, is a replica by now.
+fn says_read_only(reply: &Value) -> bool {
+    let failed =
+        |reply: &Value| matches!(reply, Value::BulkString(text) if text.starts_with(b"!READONLY"));
+    matches!(reply, Value::Array(replies) if replies.iter().any(failed))
 }
 
 /// A client of the driver for one server.

@@ -1,26 +1,26 @@
 //! Locks on Redis.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Guarantees,
-    Hold, Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo,
-    Wakes, mismatch,
+    Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
+    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    mismatch,
 };
-use clinch_core::{ClientId, Error, MAX_NAME, Name, Result, keeper};
+use clinch_core::{ClientId, Error, ErrorKind, LostReason, MAX_NAME, Name, Result, keeper};
 
 use crate::config::{Config, Topology};
 use crate::floor::{ListBaton, ScriptFloor};
 use crate::group::{Group, answered};
 use crate::keys::Keys;
 use crate::record::{Reply, expect, step};
+use crate::sentinel::Sentinels;
 use crate::servers::Servers;
 use crate::session::Session;
 use crate::wakes::Ears;
-use crate::{doctor, inspect};
+use crate::{doctor, inspect, promises, sentinel_watch, strict};
 
 /// Locks on one Redis, on the master that sentinels name, or on a cluster.
 ///
@@ -37,9 +37,6 @@ pub struct RedisStore {
     servers: Servers,
     group: Arc<Group>,
     ears: Arc<Ears>,
-    /// The greatest number seen: a server that lost its data and whose clock is behind must not
-    /// give a smaller one.
-    seen: AtomicU64,
 }
 
 impl RedisStore {
@@ -48,25 +45,40 @@ impl RedisStore {
         let keys = Keys::new(&context.namespace);
         let me = context.identity.info().id;
         let ears = Ears::new(keys.channel(me), keys.events.clone());
+        let mut watched = None;
         let servers = match &config.topology {
             Topology::One(address) => Servers::One(
                 Session::new(config.clone(), Box::new(address.clone()), ears.clone()),
                 config.scheme,
             ),
+            Topology::Sentinel(..) => {
+                let sentinels = Sentinels::new(&config)
+                    .ok_or_else(|| Error::invalid("the sentinels are missing"))?;
+                let locate = Box::new(sentinels.clone());
+                let session = Session::new(config.clone(), locate, ears.clone());
+                watched = Some((sentinels, session.clone()));
+                Servers::One(session, config.scheme)
+            }
             _ => return Err(Error::invalid("not yet")),
         };
+        let mut info = Self::describe(config.scheme);
+        if let Some(longest) = config.strict {
+            info.limits.max_lease = info.limits.max_lease.min(longest);
+        }
         let store = Self {
-            info: Self::describe(config.scheme),
+            info,
             me,
             group: Group::new(servers.clone(), &config, &keys),
             config,
             keys,
             servers,
             ears,
-            seen: AtomicU64::new(0),
         };
         let servers = store.servers.clone();
         keeper::run(async move { servers.connect().await }).await?;
+        if let Some((sentinels, session)) = watched {
+            sentinel_watch::start(sentinels, &session, &store.ears)?;
+        }
         Ok(store)
     }
 
@@ -78,17 +90,9 @@ impl RedisStore {
     pub fn describe(scheme: &'static str) -> StoreInfo {
         StoreInfo {
             scheme,
-            summary: "one Redis server, shared by many machines",
+            summary: promises::summary(scheme),
             capabilities: Capabilities::ALL,
-            guarantees: Guarantees {
-                scope: "processes that reach the server",
-                exclusion: "while the server keeps its data and its clock is not set forward; with \
-                            durability=strict also after a loss of data",
-                token_order: "across clients, crashes, restarts, FLUSHALL and clock steps; after a \
-                              loss of data, as long as the server's clock has not gone back",
-                liveness: "a dead holder's lock is free after its lease and lock-delay",
-                clock: "the server's wall clock",
-            },
+            guarantees: promises::guarantees(scheme),
             limits: Limits {
                 min_lease: Duration::from_millis(50),
                 max_lease: Duration::from_secs(7 * 86_400),
@@ -117,15 +121,10 @@ impl RedisStore {
             .and_then(|reply| expect(reply, self.info.scheme, pick))
             .map_err(|error| self.explain(error))
     }
-
-    /// Remembers the greatest number.
-    fn saw(&self, seq: u64) {
-        self.seen.fetch_max(seq, Ordering::Relaxed);
-    }
 }
 
 /// Yes, or why not.
-fn held(reply: Reply) -> Option<Result<(), clinch_core::LostReason>> {
+fn held(reply: Reply) -> Option<Result<(), LostReason>> {
     match reply {
         Reply::Yes => Some(Ok(())),
         Reply::No(reason) => Some(Err(reason)),
@@ -140,17 +139,8 @@ impl Store for RedisStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
-        if let Some(longest) = self.config.strict
-            && claim.lease + claim.lock_delay > longest
-        {
-            return Err(Error::invalid(format!(
-                "lease and lock-delay together are {:?}, and in strict mode {longest:?} is the most",
-                claim.lease + claim.lock_delay
-            ))
-            .with_name(claim.name.as_str())
-            .with_advice("shorten them, or raise the URL's longest= for all clients"));
-        }
-        let packed = step::claim(claim, self.seen.load(Ordering::Relaxed));
+        strict::check(claim, &self.config)?;
+        let packed = step::claim(claim, self.ears.greatest());
         let kept = self.servers.keeps_wakes();
         let reply = self
             .step(&claim.name, packed, true, |reply| match reply {
@@ -159,7 +149,7 @@ impl Store for RedisStore {
             })
             .await??;
         if let ClaimReply::Granted(grant) = &reply {
-            self.saw(grant.seq);
+            self.ears.saw(grant.seq);
         }
         Ok(reply)
     }
@@ -180,9 +170,15 @@ impl Store for RedisStore {
         for answer in sent {
             let reply = answered(answer).await;
             let held = reply.and_then(|reply| expect(reply, self.info.scheme, held));
-            replies.push(match held.map_err(|error| self.explain(error))? {
-                Ok(()) => RenewReply::Held,
-                Err(reason) => RenewReply::Lost(reason),
+            replies.push(match held {
+                Ok(Ok(())) => RenewReply::Held,
+                Ok(Err(reason)) => RenewReply::Lost(reason),
+                // Something else has written over this lock: it takes no other hold with it.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    tracing::error!(%error, "a hold is lost");
+                    RenewReply::Lost(LostReason::Forgotten)
+                }
+                Err(error) => return Err(self.explain(error)),
             });
         }
         Ok(replies)
@@ -236,7 +232,11 @@ impl Store for RedisStore {
                 session.subscribe(&channel).await?;
             }
             let ending = async move {
-                sender.closed().await;
+                // A sender that is kept would keep the stream open after the store has closed.
+                tokio::select! {
+                    () = sender.closed() => {}
+                    () = ears.closed() => return,
+                }
                 if !ears.watchers.any() {
                     for session in servers.all() {
                         session.unsubscribe(&channel).await;
@@ -263,7 +263,8 @@ impl Store for RedisStore {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         let (servers, config) = (self.servers.clone(), self.config.clone());
-        keeper::run(async move { doctor::examine(&servers, &config).await })
+        let keys = self.keys.clone();
+        keeper::run(async move { doctor::examine(&servers, &config, Some(&keys)).await })
             .await
             .map_err(|error| self.explain(error))
     }

@@ -1,22 +1,26 @@
-//! The conformance suite on Redis; each case has servers of its own.
+//! The conformance suite on Redis: servers of its own for each case, and one set of sentinels for all.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::Result;
 use clinch_core::store::{OpenContext, Store, StoreInfo};
-use clinch_redis::{QuorumStore, RedisStore};
+use clinch_redis::{GuestStore, QuorumStore, RedisStore};
 use clinch_testkit::conformance::{self, Case, Place, Subject};
-use clinch_testkit::servers::Redis;
+use clinch_testkit::servers::{Redis, Sentinels};
 
 fn main() -> std::process::ExitCode {
-    let subjects: Vec<Box<dyn Subject>> = vec![
+    conformance::main(vec![
         Box::new(One),
+        Box::new(Followed::default()),
         Box::new(Quorum { all: false }),
         Box::new(Quorum { all: true }),
-    ];
-    conformance::main(subjects)
+        Box::new(Guest("plain", "redis?layout=plain")),
+        Box::new(Guest("redisson", "redis?layout=redisson")),
+    ])
 }
 
 struct One;
@@ -65,7 +69,83 @@ impl Place for Server {
     }
 
     async fn leftovers(&self) -> Result<Vec<String>> {
-        leftovers(&self.0)
+        leftovers(&self.0, "*", "*")
+    }
+}
+
+/// The master that sentinels name. Six servers take seconds to start, so the cases share them and
+/// have a namespace each.
+#[derive(Default)]
+struct Followed {
+    all: OnceLock<Result<Arc<Sentinels>>>,
+    places: AtomicU64,
+}
+
+#[async_trait]
+impl Subject for Followed {
+    fn name(&self) -> String {
+        "sentinel".into()
+    }
+
+    fn info(&self) -> StoreInfo {
+        RedisStore::describe("redis+sentinel")
+    }
+
+    async fn place(&self) -> Result<Box<dyn Place>> {
+        let all = self.all.get_or_init(|| Sentinels::start().map(Arc::new));
+        let number = self.places.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Shared {
+            all: all.clone()?,
+            namespace: format!("case-{number}-"),
+        }))
+    }
+
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+        clinch_redis::open(&url.parse()?, context).await
+    }
+
+    /// Each grant and renewal waits for a replica.
+    fn lease(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Not those that restart the servers: it would be a failover for all others, and a master
+    /// without persistence comes back empty. `tests/sentinel.rs` has failovers of its own.
+    fn wants(&self, case: &Case) -> bool {
+        !matches!(case.name, "rise_over_restarts" | "it_outlives_its_client")
+    }
+}
+
+struct Shared {
+    all: Arc<Sentinels>,
+    namespace: String,
+}
+
+#[async_trait]
+impl Place for Shared {
+    fn url(&self) -> String {
+        self.all.url()
+    }
+
+    fn namespace(&self) -> String {
+        self.namespace.clone()
+    }
+
+    async fn lose_data(&self) -> Result<bool> {
+        let forget =
+            "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end";
+        let mine = format!("clinch:*{}*", self.namespace);
+        self.all.master()?.cli(&["EVAL", forget, "0", &mine])?;
+        Ok(true)
+    }
+
+    async fn lose_data_live(&self) -> Result<bool> {
+        self.lose_data().await
+    }
+
+    async fn leftovers(&self) -> Result<Vec<String>> {
+        let mine = format!("clinch:*{}*", self.namespace);
+        leftovers(self.all.master()?, &mine, &mine)
     }
 }
 
@@ -155,16 +235,75 @@ impl Place for Three {
 }
 
 /// Keys of queues and of holders, keys that never end, and subscriptions.
-fn leftovers(server: &Redis) -> Result<Vec<String>> {
+fn leftovers(server: &Redis, keys: &str, channels: &str) -> Result<Vec<String>> {
     let mut left = Vec::new();
-    for (key, _) in server.dump_keys("*")? {
+    for (key, _) in server.dump_keys(keys)? {
         let ends = server.cli(&["PTTL", &key])?;
         let idle = key.ends_with('}') && !ends.starts_with('-');
         if !idle {
             left.push(format!("{key}, which ends in {ends} ms"));
         }
     }
-    let channels = server.cli(&["PUBSUB", "CHANNELS"])?;
+    let channels = server.cli(&["PUBSUB", "CHANNELS", channels])?;
     left.extend(Some(channels).filter(|channels| !channels.trim().is_empty()));
     Ok(left)
+}
+
+/// A guest in the locks of other libraries: the layout, and what the store is called.
+struct Guest(&'static str, &'static str);
+
+#[async_trait]
+impl Subject for Guest {
+    fn name(&self) -> String {
+        format!("redis_{}", self.0)
+    }
+
+    fn info(&self) -> StoreInfo {
+        GuestStore::describe(self.1)
+    }
+
+    async fn place(&self) -> Result<Box<dyn Place>> {
+        let server = Redis::with().append_only("everysec").start()?;
+        Ok(Box::new(GuestServer(Server(server), self.0)))
+    }
+
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+        clinch_redis::open(&url.parse()?, context).await
+    }
+}
+
+struct GuestServer(Server, &'static str);
+
+#[async_trait]
+impl Place for GuestServer {
+    fn url(&self) -> String {
+        format!("{}?layout={}", self.0.url(), self.1)
+    }
+
+    async fn restart(&self) -> Result<()> {
+        self.0.restart().await
+    }
+
+    async fn lose_data(&self) -> Result<bool> {
+        self.0.lose_data().await
+    }
+
+    async fn lose_data_live(&self) -> Result<bool> {
+        self.0.lose_data_live().await
+    }
+
+    /// Every key but the lists of ended claims, which end by themselves; and subscriptions.
+    async fn leftovers(&self) -> Result<Vec<String>> {
+        let server = &self.0.0;
+        let mut left = Vec::new();
+        for (key, _) in server.dump_keys("*")? {
+            let ends = server.cli(&["PTTL", &key])?;
+            if !key.starts_with("clinch:ended:") || ends.starts_with('-') {
+                left.push(format!("{key}, which ends in {ends} ms"));
+            }
+        }
+        let channels = server.cli(&["PUBSUB", "CHANNELS"])?;
+        left.extend(Some(channels).filter(|channels| !channels.trim().is_empty()));
+        Ok(left)
+    }
 }

@@ -1,5 +1,6 @@
 //! What a case works with.
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -59,6 +60,7 @@ pub struct Client {
     pub faults: Arc<Faults>,
     /// Requests so far, those that failed on the way too.
     pub attempts: Arc<AtomicU64>,
+    faulty: Arc<Faulty>,
 }
 
 impl Deref for Client {
@@ -112,7 +114,8 @@ impl Ctx {
         let client = Client {
             faults: faulty.faults().clone(),
             attempts: faulty.attempts().clone(),
-            clinch: set(Clinch::builder(faulty, context.clone())).build(),
+            clinch: set(Clinch::builder(faulty.clone(), context.clone())).build(),
+            faulty,
             context,
         };
         self.clients.lock().unwrap().push(client.clone());
@@ -155,9 +158,52 @@ impl Ctx {
         self.subject.alone().is_none()
     }
 
-    /// Everything that somebody holds or waits for, whatever the store's capabilities.
+    /// Everything that somebody holds or waits for. Where the store cannot list, what has become of
+    /// the names that this case's clients have asked for.
     pub async fn scan(&self, by: &Client) -> Vec<LockView> {
-        by.store().list("").await.expect("the store lists")
+        if self.has(Capability::List) {
+            return by.store().list("").await.expect("the store lists");
+        }
+        let names: BTreeSet<Name> = self.faulty().iter().flat_map(|f| f.names()).collect();
+        let mut views = Vec::new();
+        for name in names {
+            let view = by.store().inspect(&name).await.expect("the store answers");
+            views.extend(view);
+        }
+        views
+    }
+
+    /// How many hold and wait for a name. Where the store keeps no queue, the waiters are those of
+    /// this case's clients in this process.
+    pub async fn parties(&self, by: &Client, name: &Name) -> (usize, usize) {
+        let view = by.store().inspect(name).await.expect("the store answers");
+        let (holders, queue) = view.map_or((0, 0), |v| (v.holders.len(), v.waiters.len()));
+        match self.has(Capability::Queue) {
+            true => (holders, queue),
+            false => (holders, self.faulty().iter().map(|f| f.waiting(name)).sum()),
+        }
+    }
+
+    /// Asserts that a lock has one holder, with this number where the store's tokens say so.
+    pub fn expect_holder(&self, view: &LockView, seq: u64) {
+        assert_eq!(view.holders.len(), 1, "{view:?}");
+        let token = view.holders[0].token.map(|token| token.seq());
+        let expected = self.has(Capability::Tokens).then_some(seq);
+        assert!(token == expected || token == Some(seq), "{view:?}");
+    }
+
+    /// Asserts that a token is greater than the one before it; numbers that are no tokens need only
+    /// differ.
+    pub fn expect_newer<T: Ord + std::fmt::Debug>(&self, new: T, old: T) {
+        match self.has(Capability::Tokens) {
+            true => assert!(new > old, "{new:?} after {old:?}"),
+            false => assert_ne!(new, old),
+        }
+    }
+
+    fn faulty(&self) -> Vec<Arc<Faulty>> {
+        let clients = self.clients.lock().unwrap();
+        clients.iter().map(|client| client.faulty.clone()).collect()
     }
 
     /// Waits until so many claims hold and wait for a name.
@@ -165,9 +211,7 @@ impl Ctx {
         let name = Name::new(name).unwrap();
         let what = format!("{holders} holders and {waiters} waiters of {name:?}");
         eventually(&what, async || {
-            let view = by.store().inspect(&name).await.expect("the store answers");
-            let seen = view.map_or((0, 0), |v| (v.holders.len(), v.waiters.len()));
-            seen == (holders, waiters)
+            self.parties(by, &name).await == (holders, waiters)
         })
         .await;
     }

@@ -109,8 +109,8 @@ impl RedisBuilder {
         self.config("cluster-enabled", "yes")
     }
 
-    /// A sentinel instead of a server.
-    pub(super) fn sentinel(mut self) -> Self {
+    /// A sentinel instead of a server; what it watches are lines of its configuration.
+    pub fn sentinel(mut self) -> Self {
         self.sentinel = true;
         self
     }

@@ -1,15 +1,16 @@
 //! Any store, with the faults of the reference store.
 
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use clinch_core::memory::{Faults, Op};
 use clinch_core::store::{
     Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, LockView, ReleaseReply,
-    RenewReply, Renewal, Store, StoreInfo, Wakes,
+    RenewReply, Renewal, Store, StoreInfo, Wake, Wakes,
 };
-use clinch_core::{Clock, Name, Result, keeper};
+use clinch_core::{Clock, Name, RequestId, Result, keeper};
 
 /// Makes the requests of one client fail on purpose, above any store.
 ///
@@ -36,6 +37,15 @@ pub struct Faulty {
     faults: Arc<Faults>,
     clock: Clock,
     attempts: Arc<AtomicU64>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What the store was asked for.
+#[derive(Debug, Default)]
+struct Seen {
+    names: BTreeSet<Name>,
+    /// Claims that the store has acknowledged as waiting, and that have not ended since.
+    waiting: HashMap<RequestId, Name>,
 }
 
 impl Faulty {
@@ -46,7 +56,37 @@ impl Faulty {
             faults: Arc::default(),
             clock,
             attempts: Arc::default(),
+            seen: Arc::default(),
         }
+    }
+
+    /// The names that were claimed.
+    pub fn names(&self) -> Vec<Name> {
+        self.seen.lock().unwrap().names.iter().cloned().collect()
+    }
+
+    /// How many claims of this client wait for a name, by the store's answers to them.
+    pub fn waiting(&self, name: &Name) -> usize {
+        let seen = self.seen.lock().unwrap();
+        seen.waiting.values().filter(|waits| *waits == name).count()
+    }
+
+    async fn claim_inside(&self, claim: &Claim) -> Result<ClaimReply> {
+        self.seen.lock().unwrap().names.insert(claim.name.clone());
+        let reply = self.inner.claim(claim).await?;
+        let mut seen = self.seen.lock().unwrap();
+        match reply {
+            ClaimReply::Queued(_) => seen.waiting.insert(claim.request, claim.name.clone()),
+            _ => seen.waiting.remove(&claim.request),
+        };
+        drop(seen);
+        Ok(reply)
+    }
+
+    async fn withdraw_inside(&self, claim: &Claim) -> Result<()> {
+        self.inner.withdraw(claim).await?;
+        self.seen.lock().unwrap().waiting.remove(&claim.request);
+        Ok(())
     }
 
     /// What goes wrong.
@@ -83,19 +123,24 @@ impl Store for Faulty {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
-        self.step(Op::Claim, self.inner.claim(claim)).await
+        self.step(Op::Claim, self.claim_inside(claim)).await
     }
 
     fn wakes(&self, claim: &Claim) -> Wakes {
         let mut from = self.inner.wakes(claim);
         let (to, wakes) = Wakes::channel();
-        let faults = self.faults.clone();
+        let (faults, seen, request) = (self.faults.clone(), self.seen.clone(), claim.request);
         let forward = async move {
             loop {
                 tokio::select! {
                     wake = from.next() => match wake {
                         Some(_) if faults.drops_wakes() || faults.is_cut() => {}
-                        Some(wake) => drop(to.send(wake)),
+                        Some(wake) => {
+                            if matches!(wake, Wake::Granted(_)) {
+                                seen.lock().unwrap().waiting.remove(&request);
+                            }
+                            to.send(wake);
+                        }
                         None => return,
                     },
                     () = to.closed() => return,
@@ -115,7 +160,7 @@ impl Store for Faulty {
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        self.step(Op::Withdraw, self.inner.withdraw(claim)).await
+        self.step(Op::Withdraw, self.withdraw_inside(claim)).await
     }
 
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {

@@ -20,6 +20,7 @@ use super::round::{Quorum, Round};
 use super::view::{self, What};
 use crate::config::{Address, Config};
 use crate::keys::Keys;
+use crate::strict;
 
 /// Locks on several independent servers, of which a majority, or all, must agree.
 ///
@@ -112,15 +113,7 @@ impl QuorumStore {
             return Err(Error::new(ErrorKind::Unsupported, text)
                 .with_advice("a majority cannot count units: use need=all, or another store"));
         }
-        let span = claim.lease + claim.lock_delay;
-        match self.config.strict.filter(|longest| span > *longest) {
-            None => Ok(()),
-            Some(longest) => Err(Error::invalid(format!(
-                "lease and lock-delay together are {span:?}, and in strict mode {longest:?} is the most"
-            ))
-            .with_name(claim.name.as_str())
-            .with_advice("shorten them, or raise the URL's longest= for all clients")),
-        }
+        strict::check(claim, &self.config)
     }
 }
 
@@ -225,7 +218,7 @@ impl Store for QuorumStore {
 
     async fn close(&self) -> Result<()> {
         self.quorum.chores.close(self.config.timeout).await;
-        self.quorum.nodes.reset();
+        self.quorum.nodes.close();
         Ok(())
     }
 }

@@ -175,8 +175,7 @@ async fn many_at_once(ctx: &Ctx) -> Outcome {
         waiters.push(tokio::spawn(async move { lock.acquire().await }));
     }
     eventually("a waiter", async || {
-        let view = b.store().inspect(guard.name()).await.unwrap();
-        view.is_some_and(|view| !view.waiters.is_empty())
+        ctx.parties(&b, guard.name()).await.1 > 0
     })
     .await;
     waiters.iter().for_each(tokio::task::JoinHandle::abort);

@@ -22,7 +22,7 @@ async fn the_next_one_enters(ctx: &Ctx) -> Outcome {
     let evicted = b.evict("x", Some(guard.token())).await?;
     assert_eq!(evicted.seqs, [guard.token().seq()]);
     let next = soon("the waiter", waiter).await??;
-    assert!(next.token() > guard.token());
+    ctx.expect_newer(next.token(), guard.token());
     Ok(())
 }
 

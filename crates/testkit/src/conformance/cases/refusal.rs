@@ -11,7 +11,7 @@ cases! { "refusal";
     lock_delay [Need::Lacks(Capability::LockDelay)] "a lock-delay";
     fencing_tokens [Need::Lacks(Capability::Tokens)] "the check of a sequencer";
     published_values [Need::Lacks(Capability::Values)] "a campaign with a value";
-    listing [Need::Lacks(Capability::List)] "list, inspect, and who leads";
+    listing [Need::Lacks(Capability::List)] "list, and who leads; one name can be looked at";
     events [Need::Lacks(Capability::Events)] "events and observers";
     eviction [Need::Lacks(Capability::Evict)] "an eviction";
     predecessor_notice [Need::Lacks(Capability::Predecessor)] "nobody asks for it: a grant without it is fine";
@@ -99,8 +99,11 @@ async fn listing(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
     let (before, need) = (a.store().operations(), Capability::List);
     refused(&a, before, need, a.list("").await);
-    refused(&a, before, need, a.inspect("x").await);
     refused(&a, before, need, a.election("e").leader().await);
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    let view = a.inspect("x").await?.expect("it is held");
+    assert_eq!((view.limit, view.holders.len()), (1, 1));
+    guard.release().await?;
     Ok(())
 }
 

@@ -35,12 +35,7 @@ async fn lost_reply_of_a_claim(ctx: &Ctx) -> Outcome {
 async fn one_holder(ctx: &Ctx, by: &Client, seq: u64) {
     let all = ctx.scan(by).await;
     assert_eq!(all.len(), 1);
-    let seqs: Vec<_> = all[0]
-        .holders
-        .iter()
-        .map(|h| h.token.map(|t| t.seq()))
-        .collect();
-    assert_eq!(seqs, [Some(seq)]);
+    ctx.expect_holder(&all[0], seq);
     assert!(all[0].waiters.is_empty());
 }
 
@@ -242,7 +237,8 @@ async fn withdrawal_of_a_hold(ctx: &Ctx) -> Outcome {
     for _ in 0..2 {
         a.store().withdraw(&mine).await?;
     }
-    assert!(granted(b.store(), &theirs).await > first);
+    let second = granted(b.store(), &theirs).await;
+    ctx.expect_newer(second, first);
     a.store().withdraw(&mine).await?;
     ctx.until(&b, "x", 1, 0).await;
     b.store().withdraw(&theirs).await?;

@@ -37,11 +37,10 @@ fn renewal(hold: &Hold, lease: Duration) -> Renewal {
 }
 
 /// Asserts that `x` is held by this hold alone, with about this much lease left.
-async fn untouched(client: &Client, hold: &Hold, lease: Duration) {
+async fn untouched(ctx: &Ctx, client: &Client, hold: &Hold, lease: Duration) {
     let view = client.store().inspect(&hold.name).await.unwrap();
     let view = view.expect("it is held");
-    assert_eq!(view.holders.len(), 1);
-    assert_eq!(view.holders[0].token.map(|t| t.seq()), Some(hold.seq));
+    ctx.expect_holder(&view, hold.seq);
     assert!(view.holders[0].lease_left <= lease);
 }
 
@@ -57,7 +56,7 @@ async fn old_release(ctx: &Ctx) -> Outcome {
     };
     let reply = a.store().release(&mixed).await?;
     assert!(matches!(reply, ReleaseReply::WasLost(_)));
-    untouched(&b, &new, ctx.long()).await;
+    untouched(ctx, &b, &new, ctx.long()).await;
     assert_eq!(b.store().release(&new).await?, ReleaseReply::Released);
     Ok(())
 }
@@ -77,7 +76,7 @@ async fn release_with_a_wrong_request(ctx: &Ctx) -> Outcome {
     };
     let reply = b.store().release(&guess).await?;
     assert!(matches!(reply, ReleaseReply::WasLost(_)));
-    untouched(&b, &new, ctx.long()).await;
+    untouched(ctx, &b, &new, ctx.long()).await;
     b.store().release(&new).await?;
     Ok(())
 }
@@ -92,7 +91,7 @@ async fn old_renewal(ctx: &Ctx) -> Outcome {
     let new = hold(&b, ctx.long()).await;
     let reply = a.store().renew(&[renewal(&old, ctx.long() * 10)]).await?;
     assert!(matches!(reply[..], [RenewReply::Lost(_)]));
-    untouched(&b, &new, ctx.long()).await;
+    untouched(ctx, &b, &new, ctx.long()).await;
     b.store().release(&new).await?;
     Ok(())
 }
@@ -125,7 +124,7 @@ async fn renewal_with_a_wrong_request(ctx: &Ctx) -> Outcome {
     ] {
         let reply = a.store().renew(&[renewal(&guess, ctx.long() * 10)]).await?;
         assert!(matches!(reply[..], [RenewReply::Lost(_)]));
-        untouched(&b, &new, ctx.long()).await;
+        untouched(ctx, &b, &new, ctx.long()).await;
     }
     b.store().release(&new).await?;
     Ok(())
@@ -138,7 +137,7 @@ async fn old_eviction(ctx: &Ctx) -> Outcome {
     let new = hold(&b, ctx.long()).await;
     let evicted = a.store().evict(&old.name, Some(old.seq)).await?;
     assert!(evicted.seqs.is_empty());
-    untouched(&b, &new, ctx.long()).await;
+    untouched(ctx, &b, &new, ctx.long()).await;
     b.store().release(&new).await?;
     Ok(())
 }

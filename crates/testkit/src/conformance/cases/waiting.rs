@@ -64,7 +64,8 @@ async fn waiter_enters_after_release(ctx: &Ctx) -> Outcome {
     let first = guard.token();
     assert_eq!(guard.release().await?, ReleaseReply::Released);
     let second = soon("the waiter", waiter).await??;
-    assert!(second.is_valid() && second.token() > first);
+    assert!(second.is_valid());
+    ctx.expect_newer(second.token(), first);
     Ok(())
 }
 
@@ -100,7 +101,7 @@ async fn local_waiters_enter(ctx: &Ctx) -> Outcome {
     tokens.sort_unstable();
     tokens.dedup();
     assert_eq!(tokens.len(), 11, "each has a token of its own");
-    assert_eq!(tokens[0], first);
+    assert!(!ctx.has(Capability::Tokens) || tokens[0] == first);
     Ok(())
 }
 
@@ -131,8 +132,7 @@ async fn a_waiter_keeps_its_place(ctx: &Ctx) -> Outcome {
     let start = a.clock().now();
     // For five leases the place is never seen to be gone.
     eventually("five leases", async || {
-        let view = a.store().inspect(guard.name()).await.unwrap().unwrap();
-        assert_eq!((view.holders.len(), view.waiters.len()), (1, 1));
+        assert_eq!(ctx.parties(&a, guard.name()).await, (1, 1));
         a.clock().now().since(start) > ctx.lease() * 10
     })
     .await;

@@ -71,9 +71,12 @@ local function load(key, state)
   elseif at <= #state then
     local record = sub(state, at)
     local till, lease, delay = unpack('<I8I4I4', record, 34)
+    if sub(record, 1, 1) == 'D' then
+      lease = delay
+    end
     S.limit, S.taken, S.held, S.first, S.keep = 1, 1, 1, till, till
     S.holders = pack('<I4', #record) .. record
-    S.set_back = till > now + 1 + lease and till > now + 1 + delay
+    S.set_back = till > now + lease + 1
   end
 end
 

@@ -83,9 +83,10 @@ local function cut(key, state, step)
     end
     local waiting, first, keep, holder, waiters = 0, 0, 0, '', ''
     if form == 'm' then
-      local before, pause
-      first, before, pause = unpack('<I8I4I4', state, at + 33)
-      if first > now + 1 + before and first > now + 1 + pause then
+      local term
+      first, term = unpack('<I8I4', state, at + 33)
+      -- A delay, or the clock was set back.
+      if sub(state, at, at) == 'D' or first > now + term + 1 then
         return
       end
       keep, holder = first, sub(state, at)

@@ -1,0 +1,164 @@
+//! What differs between the layouts: keys, owners, channels, and what a foreign key looks like.
+
+use std::sync::LazyLock;
+
+use clinch_core::store::PartyView;
+use clinch_core::{ClientId, ClientInfo, Error, ErrorKind, Name, RequestId};
+
+use super::{plain, redisson};
+use crate::config;
+use crate::scripts::Script;
+
+/// Whose locks these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Strings, as redis-py, redsync and node-redlock keep them.
+    Plain,
+    /// Redisson's `RLock`.
+    Redisson,
+}
+
+impl Layout {
+    /// The layout of a URL, if it is a guest's.
+    pub(super) fn of(layout: config::Layout) -> Option<Self> {
+        match layout {
+            config::Layout::Clinch => None,
+            config::Layout::Plain => Some(Self::Plain),
+            config::Layout::Redisson => Some(Self::Redisson),
+        }
+    }
+
+    pub(super) fn script(self) -> &'static LazyLock<Script> {
+        match self {
+            Self::Plain => &plain::SCRIPT,
+            Self::Redisson => &redisson::SCRIPT,
+        }
+    }
+
+    /// The keys of a lock: its own first. It is the name and nothing else, because that is what the
+    /// other library uses.
+    pub(super) fn keys(self, name: &Name) -> Vec<String> {
+        let mut keys = vec![name.to_string(), format!("clinch:ended:{name}")];
+        if self == Self::Redisson {
+            keys.push(redisson::queue(name));
+        }
+        keys
+    }
+
+    /// Where wake-ups of a lock are published, if they are.
+    pub(super) fn channel(self, name: &Name) -> Option<String> {
+        match self {
+            Self::Plain => None,
+            Self::Redisson => Some(redisson::channel(name)),
+        }
+    }
+
+    /// The text that says who holds: one for each claim, always the same for it.
+    pub(super) fn owner(self, request: RequestId, me: &ClientInfo) -> String {
+        match self {
+            Self::Plain => plain::owner(request, me),
+            Self::Redisson => redisson::owner(request),
+        }
+    }
+
+    /// What is to be told of the holder with this text.
+    pub(super) fn describe(self, owner: &str, count: &str, party: &mut PartyView) {
+        match self {
+            Self::Plain => plain::describe(owner, party),
+            Self::Redisson => redisson::describe(count, party),
+        }
+    }
+
+    /// The error for a key that is no lock of this layout.
+    pub(super) fn clash(self, name: &Name, kind: &str, fields: &[String]) -> Error {
+        let (found, advice) = match kind {
+            "string" => (
+                "a string, as redis-py, redsync and node-redlock keep their locks",
+                "use layout=plain for it, or another name",
+            ),
+            "fair" => (
+                "a fair lock of Redisson, which others wait for in its queue",
+                "use another name: a guest cannot stand in that queue",
+            ),
+            "hash" if fields.iter().any(|field| field == "mode") => (
+                "a read-write lock of Redisson",
+                "use another name: guests take part in its RLock only",
+            ),
+            "hash" if fields.iter().any(|field| redisson::is_owner(field)) => (
+                "a hash, as Redisson keeps its locks",
+                "use layout=redisson for it, or another name",
+            ),
+            _ => ("no lock at all", "use another name"),
+        };
+        let kind = match kind {
+            "fair" => "hash",
+            kind => kind,
+        };
+        Error::new(
+            ErrorKind::Corrupt,
+            format!("the key of this name holds {found} (type {kind})"),
+        )
+        .with_name(name.as_str())
+        .with_advice(advice)
+    }
+}
+
+/// The number of a hold, for the engine to match it by: derived from the owner's text, so that every
+/// client gives the same one to the same hold. It does not rise, and fences nothing.
+pub(super) fn seq(owner: &str) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in owner.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    // Tokens have 51 bits for it.
+    (mix(hash) >> 13).max(1)
+}
+
+/// Scatters the bits of a number; different numbers stay different.
+pub(super) fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Nobody that we know of.
+pub(super) fn nobody() -> ClientId {
+    ClientId::from_u64(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_the_name() {
+        let name = Name::new("orders/42").unwrap();
+        for layout in [Layout::Plain, Layout::Redisson] {
+            assert_eq!(layout.keys(&name)[0], "orders/42");
+        }
+    }
+
+    #[test]
+    fn a_clash_says_which_layout_is_there() {
+        let name = Name::new("a").unwrap();
+        let said = |layout: Layout, kind, field: &str| {
+            let error = layout.clash(&name, kind, &[field.to_owned()]);
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            format!("{error}; {}", error.advice().unwrap())
+        };
+        assert!(said(Layout::Redisson, "string", "").contains("layout=plain"));
+        let field = "285475da-9152-4c83-822a-67ee2f116a79:52";
+        assert!(said(Layout::Plain, "hash", field).contains("layout=redisson"));
+        assert!(said(Layout::Redisson, "hash", "mode").contains("read-write lock"));
+        assert!(said(Layout::Plain, "hash", "a").contains("no lock at all"));
+        assert!(said(Layout::Plain, "list", "").contains("no lock at all"));
+    }
+
+    #[test]
+    fn numbers_fit_a_token_and_differ() {
+        let (a, b) = (seq("a"), seq("b"));
+        assert!(a != b && a < 1 << 51 && b < 1 << 51);
+        assert_eq!(a, seq("a"));
+    }
+}

@@ -1,0 +1,131 @@
+-- Redisson's RLock: a hash with one field, the owner, and how often it has entered. One operation on
+-- any number of locks; the replies come in their order.
+--
+-- KEYS: for each lock its key, the list of those that ended and the queue of a fair lock of that name.
+-- ARGV: the operation, for how long (ms) to remember an end, and for each lock the owner's field, the
+-- lease in ms and the channel of wake-ups.
+
+local call, pcall = redis.call, redis.pcall
+local operation, remember = ARGV[1], ARGV[2]
+
+-- Ends that are remembered of one lock.
+local MOST = 32
+
+-- How this owner's claim ended, if it is known to have.
+local function ended(list, owner)
+  for _, entry in ipairs(call('LRANGE', list, 0, -1)) do
+    if string.sub(entry, 2) == owner then return string.sub(entry, 1, 1) end
+  end
+end
+
+-- Remembers an end, so that a copy of the claim that is still under way is refused, and a repeated
+-- release has the same answer. It comes after the key was deleted: a server that is out of memory lets
+-- a script go on once it has written, and so a lock can always be given up.
+local function note(list, how, owner)
+  call('LPUSH', list, how .. owner)
+  call('LTRIM', list, 0, MOST - 1)
+  call('PEXPIRE', list, remember)
+end
+
+-- What is there instead of a lock of this kind.
+local function clash(key)
+  local kind = call('TYPE', key).ok
+  local reply = { 'clash', kind }
+  if kind == 'hash' and call('HLEN', key) <= 16 then
+    for _, field in ipairs(call('HKEYS', key)) do reply[#reply + 1] = field end
+  end
+  return reply
+end
+
+-- A hash with a mode is a read-write lock.
+local function is_lock(key)
+  return call('TYPE', key).ok == 'hash' and call('HEXISTS', key, 'mode') == 0
+end
+
+-- A key of another kind is nobody's lock here.
+local function is_held(key, owner)
+  return pcall('HEXISTS', key, owner) == 1
+end
+
+-- Frees the lock and wakes whoever waits for it. A user who may not publish still frees it, but then
+-- the others sleep until the time they were told.
+local function free(key, channel)
+  call('DEL', key)
+  local heard = pcall('PUBLISH', channel, '0')
+  return type(heard) == 'number'
+end
+
+local steps = {}
+
+function steps.claim(key, list, queue, owner, lease)
+  local how = ended(list, owner)
+  if how then return { 'gone', how } end
+  if call('EXISTS', queue) == 1 then return { 'clash', 'fair' } end
+  if call('EXISTS', key) == 0 then
+    call('HSET', key, owner, 1)
+    call('PEXPIRE', key, lease)
+    return { 'granted' }
+  end
+  if not is_lock(key) then return clash(key) end
+  if call('HEXISTS', key, owner) == 1 then
+    -- The reply to the first one was lost; it counts as a renewal, and not as one more entry.
+    call('PEXPIRE', key, lease)
+    return { 'granted' }
+  end
+  return { 'taken', call('PTTL', key) }
+end
+
+function steps.renew(key, list, _, owner, lease)
+  if is_held(key, owner) then
+    call('PEXPIRE', key, lease)
+    return { 'held' }
+  end
+  return { 'lost', ended(list, owner) or 'f' }
+end
+
+function steps.release(key, list, _, owner, _, channel)
+  if is_held(key, owner) then
+    local heard = free(key, channel)
+    note(list, 'r', owner)
+    return { heard and 'held' or 'unheard' }
+  end
+  local how = ended(list, owner)
+  if how == 'r' then return { 'held' } end
+  if not how then note(list, 'f', owner) end
+  return { 'lost', how or 'f' }
+end
+
+function steps.withdraw(key, list, _, owner, _, channel)
+  if is_held(key, owner) then free(key, channel) end
+  if not ended(list, owner) then note(list, 'w', owner) end
+  return { 'held' }
+end
+
+-- Without an owner's field, whoever holds it.
+function steps.evict(key, list, _, owner, _, channel)
+  if call('EXISTS', key) == 0 then return { 'none' } end
+  if not is_lock(key) then return clash(key) end
+  local held = owner
+  if owner == '' then held = call('HKEYS', key)[1] end
+  if not is_held(key, held) then return { 'none' } end
+  free(key, channel)
+  note(list, 'e', held)
+  return { 'evicted', held }
+end
+
+function steps.view(key)
+  if call('EXISTS', key) == 0 then return { 'none' } end
+  if not is_lock(key) then return clash(key) end
+  local reply = { 'holder', call('PTTL', key) }
+  for _, part in ipairs(call('HGETALL', key)) do reply[#reply + 1] = part end
+  return reply
+end
+
+local replies = {}
+local at = 3
+for i = 1, #KEYS, 3 do
+  replies[#replies + 1] =
+    steps[operation](KEYS[i], KEYS[i + 1], KEYS[i + 2], ARGV[at], ARGV[at + 1], ARGV[at + 2])
+  at = at + 3
+end
+return replies

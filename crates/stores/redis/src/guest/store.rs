@@ -1,0 +1,426 @@
+//! The store of a guest.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clinch_core::store::{
+    Busy, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Grant,
+    Guarantees, Hold, Limits, LockView, LostReason, OpenContext, PartyView, Queued, ReleaseReply,
+    RenewReply, Renewal, Store, StoreInfo, Wakes,
+};
+use clinch_core::{ClientInfo, Error, ErrorKind, MAX_NAME, Name, OwnerId, Result, keeper};
+
+use super::layout::{Layout, mix, nobody, seq};
+use super::reply::Reply;
+use super::rooms;
+use crate::config::{self, Config, Topology};
+use crate::doctor;
+use crate::error::strange;
+use crate::floor::ScriptFloor;
+use crate::record::millis;
+use crate::scripts::Call;
+use crate::servers::Servers;
+use crate::session::Session;
+use crate::wakes::Ears;
+
+/// The most locks in one call: they keep the server for well under a millisecond.
+const MOST: usize = 100;
+/// How long a waiter of a string lock sleeps between two looks: nobody tells it of a release.
+const LOOK: std::ops::Range<u64> = 50..200;
+
+/// A guest in the locks of another library, on one Redis.
+///
+/// ```
+/// let info = clinch_redis::GuestStore::describe("redis?layout=redisson");
+/// assert!(info.capabilities.evict && !info.capabilities.tokens);
+/// ```
+#[derive(Debug)]
+pub struct GuestStore {
+    info: StoreInfo,
+    layout: Layout,
+    me: Arc<ClientInfo>,
+    config: Arc<Config>,
+    session: Arc<Session>,
+    servers: Servers,
+    ears: Arc<Ears>,
+    /// Looks so far, for their jitter.
+    looks: AtomicU64,
+}
+
+impl GuestStore {
+    /// Connects to the server and checks that locks can live there.
+    pub(crate) async fn connect(config: Arc<Config>, context: OpenContext) -> Result<Self> {
+        let (Some(layout), Some(scheme)) = (Layout::of(config.layout), scheme(&config)) else {
+            return Err(unsupported("this is no guest layout", "leave layout away"));
+        };
+        let Topology::One(address) = &config.topology else {
+            return Err(unsupported(
+                "a guest layout needs one server: the other libraries keep these locks there",
+                "use redis://, rediss:// or redis+unix:// with this layout",
+            ));
+        };
+        if config.strict.is_some() {
+            return Err(unsupported(
+                "durability=strict needs keys that other libraries do not keep",
+                "leave durability or layout away",
+            ));
+        }
+        let ears = Ears::new(String::new(), String::new());
+        let session = Session::new(config.clone(), Box::new(address.clone()), ears.clone());
+        let store = Self {
+            info: Self::describe(scheme),
+            layout,
+            me: context.identity.info().clone(),
+            servers: Servers::One(session.clone(), scheme),
+            config,
+            session,
+            ears,
+            looks: AtomicU64::new(0),
+        };
+        let servers = store.servers.clone();
+        keeper::run(async move { servers.connect().await }).await?;
+        Ok(store)
+    }
+
+    /// What the guest with this scheme and layout is, without opening it.
+    ///
+    /// ```
+    /// let plain = clinch_redis::GuestStore::describe("redis?layout=plain");
+    /// assert!(!plain.capabilities.queue && !plain.capabilities.list);
+    /// ```
+    pub fn describe(scheme: &'static str) -> StoreInfo {
+        StoreInfo {
+            scheme,
+            summary: match scheme.ends_with("redisson") {
+                true => "a guest in the locks (RLock) of Redisson on one Redis server",
+                false => "a guest in the string locks of redis-py, redsync and others on one Redis",
+            },
+            capabilities: Capabilities {
+                shared: false,
+                semaphores: false,
+                queue: false,
+                lock_delay: false,
+                tokens: false,
+                predecessor: false,
+                values: false,
+                list: false,
+                events: false,
+                evict: true,
+            },
+            guarantees: Guarantees {
+                scope: "processes that reach the server, with clinch or with the other library",
+                exclusion: "while the server keeps its data and its clock is not set forward",
+                token_order: "none: the layout has no tokens, so a late writer is not fenced off",
+                liveness: "a dead holder's lock is free after its lease; one that the other \
+                           library took without a lease stays until it is evicted",
+                clock: "the server's wall clock",
+            },
+            limits: Limits {
+                min_lease: Duration::from_millis(50),
+                max_lease: Duration::from_secs(7 * 86_400),
+                lease_step: Duration::from_millis(1),
+                max_name: MAX_NAME,
+            },
+        }
+    }
+
+    fn owner(&self, request: clinch_core::RequestId) -> String {
+        self.layout.owner(request, &self.me)
+    }
+
+    /// The owner's text of a hold; `None` when the number is not that of the request.
+    fn held_by(&self, hold: &Hold) -> Option<String> {
+        Some(self.owner(hold.request)).filter(|owner| seq(owner) == hold.seq)
+    }
+
+    /// One operation on these locks: name, owner and lease of each.
+    async fn call(
+        &self,
+        operation: &str,
+        wait: bool,
+        locks: &[(&Name, &str, Duration)],
+    ) -> Result<Vec<Reply>> {
+        let mut keys = Vec::new();
+        let mut args: Vec<Vec<u8>> = vec![operation.into(), text(self.config.remember)];
+        for (name, owner, lease) in locks {
+            keys.extend(self.layout.keys(name));
+            args.push((*owner).into());
+            args.push(text(*lease));
+            args.extend(self.layout.channel(name).map(String::into_bytes));
+        }
+        let call = Call {
+            script: self.layout.script(),
+            keys,
+            args,
+            run_at: None,
+            wait: if wait { self.config.wait } else { 0 },
+        };
+        let servers = self.servers.clone();
+        let reply = keeper::run(async move { servers.call(call).await }).await;
+        let replies = reply.and_then(|value| {
+            Reply::read(value)
+                .filter(|replies| replies.len() == locks.len())
+                .ok_or_else(|| strange(self.info.scheme))
+        });
+        replies.map_err(|error| self.explain(error))
+    }
+
+    /// One operation on one lock.
+    async fn one(
+        &self,
+        operation: &str,
+        wait: bool,
+        name: &Name,
+        owner: &str,
+        lease: Duration,
+    ) -> Result<Reply> {
+        let replies = self.call(operation, wait, &[(name, owner, lease)]).await?;
+        match replies.into_iter().next() {
+            Some(Reply::Clash(kind, fields)) => {
+                Err(self.explain(self.layout.clash(name, &kind, &fields)))
+            }
+            Some(reply) => Ok(reply),
+            None => Err(strange(self.info.scheme)),
+        }
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        match error.store() {
+            Some(_) => error,
+            None => error.with_store(self.info.scheme),
+        }
+    }
+
+    /// When a waiter looks again.
+    fn next_look(&self, left: Option<Duration>) -> Option<Duration> {
+        if self.layout == Layout::Redisson {
+            return left;
+        }
+        let look = self.looks.fetch_add(1, Ordering::Relaxed);
+        let random = mix(self.me.id.get() ^ look) % (LOOK.end - LOOK.start);
+        let pause = Duration::from_millis(LOOK.start + random);
+        Some(left.map_or(pause, |left| left.min(pause)))
+    }
+
+    fn party(&self, owner: String, count: &str, left: Option<Duration>) -> PartyView {
+        let mut party = PartyView {
+            owner: OwnerId::new(owner.as_str()),
+            client: nobody(),
+            host: String::new(),
+            pid: 0,
+            label: None,
+            value: None,
+            units: 1,
+            token: None,
+            age: Duration::MAX,
+            lease_left: left.unwrap_or(Duration::MAX),
+        };
+        self.layout.describe(&owner, count, &mut party);
+        party
+    }
+
+    fn refuse<T>(&self, what: &str) -> Result<T> {
+        let text = format!("this layout has no {what}");
+        Err(self.explain(unsupported(
+            &text,
+            "leave layout away for locks of your own",
+        )))
+    }
+}
+
+#[async_trait]
+impl Store for GuestStore {
+    fn info(&self) -> &StoreInfo {
+        &self.info
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
+        let owner = self.owner(claim.request);
+        let reply = self.one("claim", true, &claim.name, &owner, claim.lease);
+        Ok(match reply.await? {
+            Reply::Granted => ClaimReply::Granted(Grant {
+                seq: seq(&owner),
+                predecessor: None,
+            }),
+            Reply::Taken(left) if claim.queue => ClaimReply::Queued(Queued {
+                ahead: 0,
+                retry_after: self.next_look(left),
+                // Listening begins with a hint.
+                wakes_kept: true,
+            }),
+            Reply::Taken(retry_after) => ClaimReply::Busy(Busy { retry_after }),
+            Reply::Gone(reason) => ClaimReply::Gone(reason),
+            _ => return Err(strange(self.info.scheme)),
+        })
+    }
+
+    fn wakes(&self, claim: &Claim) -> Wakes {
+        match self.layout.channel(&claim.name) {
+            Some(channel) => rooms::listen(&self.ears, &self.session, channel),
+            // Nobody tells: the stream ends at once.
+            None => Wakes::channel().1,
+        }
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
+        let owners: Vec<_> = renewals.iter().map(|r| self.held_by(&r.hold)).collect();
+        let mut replies = vec![RenewReply::Lost(LostReason::Forgotten); renewals.len()];
+        // A number that is not that of its request was never granted.
+        let known: Vec<_> = renewals
+            .iter()
+            .zip(&owners)
+            .zip(&mut replies)
+            .filter_map(|((renewal, owner), reply)| Some((renewal, owner.as_deref()?, reply)))
+            .collect();
+        let mut known = known.into_iter();
+        loop {
+            let batch: Vec<_> = known.by_ref().take(MOST).collect();
+            if batch.is_empty() {
+                return Ok(replies);
+            }
+            let locks: Vec<_> = batch
+                .iter()
+                .map(|(renewal, owner, _)| (&renewal.hold.name, *owner, renewal.lease))
+                .collect();
+            let answers = self.call("renew", true, &locks).await?;
+            for ((_, _, reply), answer) in batch.into_iter().zip(answers) {
+                *reply = match answer {
+                    Reply::Held => RenewReply::Held,
+                    Reply::Lost(reason) => RenewReply::Lost(reason),
+                    _ => return Err(strange(self.info.scheme)),
+                };
+            }
+        }
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
+        let Some(owner) = self.held_by(hold) else {
+            return Ok(ReleaseReply::WasLost(LostReason::Forgotten));
+        };
+        let reply = self.one("release", false, &hold.name, &owner, Duration::ZERO);
+        Ok(match reply.await? {
+            Reply::Held => ReleaseReply::Released,
+            Reply::Unheard => {
+                tracing::warn!(
+                    lock = %hold.name,
+                    "this user may not publish on the lock's channel: others sleep until its lease"
+                );
+                ReleaseReply::Released
+            }
+            Reply::Lost(reason) => ReleaseReply::WasLost(reason),
+            _ => return Err(strange(self.info.scheme)),
+        })
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let owner = self.owner(claim.request);
+        let reply = self.one("withdraw", false, &claim.name, &owner, Duration::ZERO);
+        reply.await.map(|_| ())
+    }
+
+    async fn check(&self, _name: &Name, _seq: u64) -> Result<Freshness> {
+        self.refuse("fencing tokens")
+    }
+
+    async fn list(&self, _prefix: &str) -> Result<Vec<LockView>> {
+        self.refuse("listing: locks and other keys look alike")
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
+        let reply = self.one("view", false, name, "", Duration::ZERO).await?;
+        let (left, holders) = match reply {
+            Reply::None => return Ok(None),
+            Reply::Holder(left, holders) => (left, holders),
+            _ => return Err(strange(self.info.scheme)),
+        };
+        let holders = holders.into_iter();
+        Ok(Some(LockView {
+            name: name.clone(),
+            limit: 1,
+            holders: holders
+                .map(|(owner, count)| self.party(owner, &count, left))
+                .collect(),
+            waiters: Vec::new(),
+            delayed_for: None,
+        }))
+    }
+
+    async fn events(&self, _prefix: &str) -> Result<Events> {
+        self.refuse("events")
+    }
+
+    async fn evict(&self, name: &Name, number: Option<u64>) -> Result<Evicted> {
+        let owner = match number {
+            None => String::new(),
+            Some(number) => {
+                let view = self.inspect(name).await?;
+                let holders = view.map(|view| view.holders).unwrap_or_default();
+                let meant = |holder: &PartyView| seq(holder.owner.as_str()) == number;
+                match holders.into_iter().find(meant) {
+                    Some(holder) => holder.owner.to_string(),
+                    None => return Ok(Evicted::default()),
+                }
+            }
+        };
+        let reply = self.one("evict", false, name, &owner, Duration::ZERO);
+        match reply.await? {
+            Reply::Evicted(owner) => Ok(Evicted {
+                seqs: vec![seq(&owner)],
+            }),
+            Reply::None => Ok(Evicted::default()),
+            _ => Err(strange(self.info.scheme)),
+        }
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        let (servers, config) = (self.servers.clone(), self.config.clone());
+        keeper::run(async move { doctor::examine(&servers, &config, None).await })
+            .await
+            .map_err(|error| self.explain(error))
+    }
+
+    fn operations(&self) -> u64 {
+        self.session.commands()
+    }
+
+    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
+        let floor = ScriptFloor::new(self.session.clone(), self.me.id);
+        Ok(Some(Box::new(floor)))
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.ears.close();
+        self.session.reset();
+        Ok(())
+    }
+}
+
+impl Drop for GuestStore {
+    fn drop(&mut self) {
+        self.ears.close();
+    }
+}
+
+/// What the store is called: the scheme with the layout.
+fn scheme(config: &Config) -> Option<&'static str> {
+    use config::Layout::{Clinch, Plain, Redisson};
+    Some(match (config.scheme, config.layout) {
+        (_, Clinch) => return None,
+        ("rediss", Plain) => "rediss?layout=plain",
+        ("rediss", Redisson) => "rediss?layout=redisson",
+        ("redis+unix", Plain) => "redis+unix?layout=plain",
+        ("redis+unix", Redisson) => "redis+unix?layout=redisson",
+        (_, Plain) => "redis?layout=plain",
+        (_, Redisson) => "redis?layout=redisson",
+    })
+}
+
+fn text(span: Duration) -> Vec<u8> {
+    millis(span).to_string().into_bytes()
+}
+
+fn unsupported(message: &str, advice: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, message).with_advice(advice)
+}

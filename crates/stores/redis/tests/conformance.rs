@@ -228,7 +228,7 @@ impl Place for Three {
     async fn leftovers(&self) -> Result<Vec<String>> {
         let mut left = Vec::new();
         for server in &self.0 {
-            left.extend(leftovers(server)?);
+            left.extend(leftovers(server, "*", "*")?);
         }
         Ok(left)
     }

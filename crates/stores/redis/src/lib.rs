@@ -3,8 +3,8 @@
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
 //! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
-//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. `quorum` has locks on
-//! several independent servers, `guest` the locks of other libraries.
+//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. Several independent
+//! servers are in `quorum`, the locks of other libraries in `guest`.
 
 mod config;
 mod doctor;

@@ -137,8 +137,9 @@ impl Session {
         };
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
         if self.ears.is_closed() {
+            // A last withdrawal, say: the connection ends with what it was made for.
             self.reset();
-            return Err(closed());
+            return Ok(live);
         }
         if live.number > 0 {
             // What was said while nobody listened is lost: whoever waits should look again.
@@ -167,9 +168,6 @@ impl Session {
 
     /// Makes a connection, to the server that is the right one at the end.
     async fn make(self: &Arc<Self>) -> Result<Live> {
-        if self.ears.is_closed() {
-            return Err(closed());
-        }
         let mut moved = self.moves.subscribe();
         loop {
             let (limit, to) = (self.config.timeout, OnceLock::new());
@@ -427,10 +425,6 @@ impl From<Trouble> for Error {
             Trouble::Ours(error) => error,
         }
     }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the store was closed")
 }
 
 /// Whether a step has failed because the server, a master when we connected, is a replica by now.

@@ -102,6 +102,17 @@ impl RedisStore {
         }
     }
 
+    /// After `close`, claims may still be withdrawn and holds released, and nothing else.
+    fn check_open(&self) -> Result<()> {
+        match self.ears.is_closed() {
+            true => {
+                Err(Error::new(ErrorKind::Closed, "the store was closed")
+                    .with_store(self.info.scheme))
+            }
+            false => Ok(()),
+        }
+    }
+
     fn explain(&self, error: Error) -> Error {
         match error.store() {
             Some(_) => error,
@@ -139,6 +150,7 @@ impl Store for RedisStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
+        self.check_open()?;
         strict::check(claim, &self.config)?;
         let packed = step::claim(claim, self.ears.greatest());
         let kept = self.servers.keeps_wakes();
@@ -159,6 +171,7 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
+        self.check_open()?;
         let sent: Vec<_> = renewals
             .iter()
             .map(|renewal| {
@@ -201,6 +214,7 @@ impl Store for RedisStore {
     }
 
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
+        self.check_open()?;
         Ok(
             match self.step(name, step::check(seq), false, held).await? {
                 Ok(()) => Freshness::Current,
@@ -210,6 +224,7 @@ impl Store for RedisStore {
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        self.check_open()?;
         let (servers, keys, prefix) = (self.servers.clone(), self.keys.clone(), prefix.to_owned());
         keeper::run(async move { inspect::list(&servers, &keys, &prefix).await })
             .await
@@ -217,6 +232,7 @@ impl Store for RedisStore {
     }
 
     async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
+        self.check_open()?;
         let (servers, keys, name) = (self.servers.clone(), self.keys.clone(), name.clone());
         keeper::run(async move { inspect::one(&servers, &keys, &name).await })
             .await
@@ -224,6 +240,7 @@ impl Store for RedisStore {
     }
 
     async fn events(&self, prefix: &str) -> Result<Events> {
+        self.check_open()?;
         let (sender, events) = self.ears.watchers.add(prefix, &self.keys);
         let (servers, ears) = (self.servers.clone(), self.ears.clone());
         let channel = self.keys.events.clone();
@@ -252,6 +269,7 @@ impl Store for RedisStore {
     }
 
     async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
+        self.check_open()?;
         let seqs = self
             .step(name, step::evict(seq), false, |reply| match reply {
                 Reply::Evicted(seqs) => Some(seqs),
@@ -262,6 +280,7 @@ impl Store for RedisStore {
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.check_open()?;
         let (servers, config) = (self.servers.clone(), self.config.clone());
         let keys = self.keys.clone();
         keeper::run(async move { doctor::examine(&servers, &config, Some(&keys)).await })

@@ -45,6 +45,9 @@ impl Ears {
 
     /// What a new connection is to listen to.
     pub(crate) fn channels(&self) -> Vec<String> {
+        if self.is_closed() {
+            return Vec::new();
+        }
         let mut channels = vec![self.channel.clone()];
         if self.watchers.any() {
             channels.push(self.events.clone());

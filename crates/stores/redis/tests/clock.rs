@@ -4,7 +4,8 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test"
+    clippy::disallowed_methods,
+    reason = "a test: it plays the user, who has a runtime"
 )]
 
 mod common;

@@ -1,4 +1,5 @@
-//! The conformance suite on Redis: servers of its own for each case, and one set of sentinels for all.
+//! The conformance suite on Redis. Each case has servers of its own, except with sentinels, which are
+//! one set for all.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,10 @@
 //! Connections: none is left by a store that was closed or dropped.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test: it plays the user, who has a runtime"
+)]
 
 mod common;
 
@@ -29,7 +34,8 @@ async fn none_left(server: &Redis) {
 async fn a_closed_store_has_none_and_makes_none() {
     let server = Redis::start().unwrap();
     let client = Client::at(&server).await;
-    client.granted(&client.mutex("a", LONG)).await;
+    let held = client.mutex("a", LONG);
+    let grant = client.granted(&held).await;
     let waiting = client.mutex("a", LONG);
     client.queued(&waiting).await;
     let mut wakes = client.store.wakes(&waiting);
@@ -42,7 +48,15 @@ async fn a_closed_store_has_none_and_makes_none() {
     let error = client.store.claim(&waiting).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert!(client.store.list("").await.is_err());
+    // What was under way when it was closed can still be given up.
+    client.store.withdraw(&waiting).await.unwrap();
+    client
+        .store
+        .release(&common::hold(&held, &grant))
+        .await
+        .unwrap();
     none_left(&server).await;
+    assert_eq!(Client::at(&server).await.store.list("").await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -1,5 +1,10 @@
 //! Messages are lost: it costs time, never a turn.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test: it plays the user, who has a runtime"
+)]
 
 mod common;
 

@@ -10,7 +10,7 @@ use clinch_core::store::{
     Hold, Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo,
     Wakes,
 };
-use clinch_core::{Error, ErrorKind, MAX_NAME, Name, Result, keeper};
+use clinch_core::{Clock, Error, ErrorKind, MAX_NAME, Name, Result, keeper};
 
 use super::chores::Chores;
 use super::holds;
@@ -33,6 +33,7 @@ use crate::strict;
 pub struct QuorumStore {
     info: StoreInfo,
     config: Arc<Config>,
+    clock: Clock,
     quorum: Arc<Quorum>,
     /// Published values so far, to tell old from new.
     published: AtomicU64,
@@ -54,11 +55,12 @@ impl QuorumStore {
             quorum: Arc::new(Quorum {
                 nodes,
                 requests: Arc::new(Requests::default()),
-                chores: Chores::new(context.clock),
+                chores: Chores::new(context.clock.clone()),
                 seen: AtomicU64::new(0),
                 half: config.timeout * 2,
             }),
             config,
+            clock: context.clock,
             published: AtomicU64::new(0),
         })
     }
@@ -184,12 +186,13 @@ impl Store for QuorumStore {
 
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         let what = What::Prefix(prefix.to_owned());
-        let views = view::look(self.quorum.nodes.clone(), what).await;
+        let views = view::look(self.quorum.nodes.clone(), what, &self.clock).await;
         views.map_err(|error| self.explain(error))
     }
 
     async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
-        let views = view::look(self.quorum.nodes.clone(), What::One(name.clone())).await;
+        let what = What::One(name.clone());
+        let views = view::look(self.quorum.nodes.clone(), what, &self.clock).await;
         let mut views = views.map_err(|error| self.explain(error))?;
         Ok(views.pop())
     }

@@ -40,3 +40,14 @@ pub mod blocking {
         block_on(crate::connect(url)).map(Clinch::from)
     }
 }
+
+/// What is particular to Redis: the check of tokens at data that live there.
+///
+/// ```
+/// let script = clinch::redis::fence::guarded("return redis.call('SET', KEYS[1], ARGV[1])");
+/// assert!(script.contains("FENCED"));
+/// ```
+#[cfg(feature = "redis")]
+pub mod redis {
+    pub use clinch_redis::fence;
+}

@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod error;
 mod events;
+pub mod fence;
 mod floor;
 mod group;
 mod guest;

@@ -53,6 +53,7 @@
 mod answers;
 mod chores;
 mod holds;
+mod late;
 mod nodes;
 mod outcome;
 mod requests;

@@ -36,6 +36,7 @@ pub(crate) struct Nodes {
     pub(crate) need: usize,
     pub(crate) keys: Keys,
     config: Arc<Config>,
+    ears: Arc<Ears>,
 }
 
 impl Nodes {
@@ -58,6 +59,7 @@ impl Nodes {
             need,
             keys,
             config,
+            ears,
         }
     }
 
@@ -165,10 +167,17 @@ impl Nodes {
         self.all.iter().map(|node| node.session.commands()).sum()
     }
 
-    pub(crate) fn reset(&self) {
+    pub(crate) fn close(&self) {
+        self.ears.close();
         for node in &self.all {
             node.session.reset();
         }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.ears.close();
     }
 }
 

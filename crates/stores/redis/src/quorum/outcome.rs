@@ -1,6 +1,6 @@
 //! What the servers said to a claim, and what it comes to.
 
-use clinch_core::store::{Claim, Grant, LostReason, mismatch};
+use clinch_core::store::{Claim, Ending, Grant, LostReason, Predecessor, mismatch};
 use clinch_core::{Effect, Error, Result};
 
 use super::nodes::{Nodes, too_few};
@@ -44,6 +44,19 @@ impl Heard {
 
     pub(crate) fn has_granted(&self, at: usize) -> bool {
         self.granted.iter().any(|(place, _)| *place == at)
+    }
+
+    /// How the hold before this one ended: the latest that any of the servers knows of. One of them
+    /// knows the last; and where only some were told of its release, it was released.
+    pub(crate) fn predecessor(&self, seq: u64) -> Option<Predecessor> {
+        let known = self
+            .granted
+            .iter()
+            .filter_map(|(_, grant)| grant.predecessor.as_ref());
+        known
+            .filter(|before| before.seq < seq)
+            .max_by_key(|before| (before.seq, before.ending == Ending::Released))
+            .cloned()
     }
 
     /// Why it cannot be granted; `None` while those that have not answered can still tell.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use clinch_core::store::{Busy, Claim, ClaimReply, Ending, Grant, LostReason, Predecessor, Queued};
+use clinch_core::store::{Busy, Claim, ClaimReply, Grant, LostReason, Queued};
 use clinch_core::{Effect, Result};
 
 use super::answers::Answers;
 use super::chores::Chores;
+use super::late::Latecomer;
 use super::nodes::{Nodes, too_few};
 use super::outcome::{Heard, Refusal};
 use super::requests::{Requests, Visit};
@@ -100,7 +101,7 @@ impl Round {
                 self.settle(seq, &heard, answers, votes);
                 Ok(Grant {
                     seq,
-                    predecessor: predecessor(&heard, seq),
+                    predecessor: heard.predecessor(seq),
                 })
             }
             Err((mut numbers, refusal)) => {
@@ -211,7 +212,7 @@ impl Round {
                 }
                 return Ok(Grant {
                     seq: token,
-                    predecessor: predecessor(&heard, token),
+                    predecessor: heard.predecessor(token),
                 });
             }
         }
@@ -322,47 +323,6 @@ impl Round {
         let mut state = self.visit.state();
         (state.token, state.done) = (None, true);
     }
-}
-
-/// What becomes of half a claim that is heard of late.
-struct Latecomer {
-    quorum: Arc<Quorum>,
-    visit: Visit,
-    claim: Claim,
-    round: u64,
-    /// The number that has won, if the round was one.
-    token: Option<u64>,
-}
-
-impl Latecomer {
-    fn take_in(&self, at: usize, number: u64) {
-        let (name, request, nodes) = (&self.claim.name, self.claim.request, &self.quorum.nodes);
-        let state = self.visit.state();
-        if let Some(token) = self.token.filter(|token| state.token == Some(*token)) {
-            let packed = step::adopt(request, number, token, self.claim.lease);
-            // Without an answer the server just takes no part in this hold.
-            drop(nodes.send(at, name, &packed));
-        } else if state.round == self.round {
-            // Seen before the next round begins, so that none votes for it.
-            self.quorum.saw(number);
-            let packed = step::back(request, [number; 2]);
-            self.quorum.chores.insist(nodes, at, name, packed);
-        }
-        // Otherwise the next round, or a withdrawal, has found it there.
-    }
-}
-
-/// How the hold before this one ended: the latest that any of the servers knows of. One of them
-/// knows the last; and where only some were told of its release, it was released.
-fn predecessor(heard: &Heard, seq: u64) -> Option<Predecessor> {
-    let known = heard
-        .granted
-        .iter()
-        .filter_map(|(_, grant)| grant.predecessor.as_ref());
-    known
-        .filter(|before| before.seq < seq)
-        .max_by_key(|before| (before.seq, before.ending == Ending::Released))
-        .cloned()
 }
 
 /// Between half and one and a half of a span that doubles with every refusal, so that those who

@@ -10,7 +10,7 @@ use clinch_core::store::{
     Hold, Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo,
     Wakes,
 };
-use clinch_core::{Error, ErrorKind, MAX_NAME, Name, Result, keeper};
+use clinch_core::{Clock, Error, ErrorKind, MAX_NAME, Name, Result, keeper};
 
 use super::chores::Chores;
 use super::holds;
@@ -20,6 +20,7 @@ use super::round::{Quorum, Round};
 use super::view::{self, What};
 use crate::config::{Address, Config};
 use crate::keys::Keys;
+use crate::strict;
 
 /// Locks on several independent servers, of which a majority, or all, must agree.
 ///
@@ -32,6 +33,7 @@ use crate::keys::Keys;
 pub struct QuorumStore {
     info: StoreInfo,
     config: Arc<Config>,
+    clock: Clock,
     quorum: Arc<Quorum>,
     /// Published values so far, to tell old from new.
     published: AtomicU64,
@@ -53,11 +55,12 @@ impl QuorumStore {
             quorum: Arc::new(Quorum {
                 nodes,
                 requests: Arc::new(Requests::default()),
-                chores: Chores::new(context.clock),
+                chores: Chores::new(context.clock.clone()),
                 seen: AtomicU64::new(0),
                 half: config.timeout * 2,
             }),
             config,
+            clock: context.clock,
             published: AtomicU64::new(0),
         })
     }
@@ -112,15 +115,7 @@ impl QuorumStore {
             return Err(Error::new(ErrorKind::Unsupported, text)
                 .with_advice("a majority cannot count units: use need=all, or another store"));
         }
-        let span = claim.lease + claim.lock_delay;
-        match self.config.strict.filter(|longest| span > *longest) {
-            None => Ok(()),
-            Some(longest) => Err(Error::invalid(format!(
-                "lease and lock-delay together are {span:?}, and in strict mode {longest:?} is the most"
-            ))
-            .with_name(claim.name.as_str())
-            .with_advice("shorten them, or raise the URL's longest= for all clients")),
-        }
+        strict::check(claim, &self.config)
     }
 }
 
@@ -191,12 +186,13 @@ impl Store for QuorumStore {
 
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         let what = What::Prefix(prefix.to_owned());
-        let views = view::look(self.quorum.nodes.clone(), what).await;
+        let views = view::look(self.quorum.nodes.clone(), what, &self.clock).await;
         views.map_err(|error| self.explain(error))
     }
 
     async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
-        let views = view::look(self.quorum.nodes.clone(), What::One(name.clone())).await;
+        let what = What::One(name.clone());
+        let views = view::look(self.quorum.nodes.clone(), what, &self.clock).await;
         let mut views = views.map_err(|error| self.explain(error))?;
         Ok(views.pop())
     }
@@ -225,7 +221,7 @@ impl Store for QuorumStore {
 
     async fn close(&self) -> Result<()> {
         self.quorum.chores.close(self.config.timeout).await;
-        self.quorum.nodes.reset();
+        self.quorum.nodes.close();
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clinch_core::machine::{Entry, NameState, Phase};
 use clinch_core::store::LockView;
-use clinch_core::{BootTime, Name, RequestId, Result, keeper};
+use clinch_core::{BootTime, Clock, Name, RequestId, Result, keeper};
 use tokio::sync::mpsc;
 
 use super::nodes::{Nodes, too_few};
@@ -16,6 +16,9 @@ use crate::inspect;
 const STAMP: usize = 16;
 /// A moment to count from; the servers' own clocks may differ.
 const NOW: BootTime = BootTime::from_nanos(u64::MAX / 2);
+
+/// For how long the rest is waited for when enough servers have answered.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// What is to be looked at.
 #[derive(Debug, Clone)]
@@ -30,7 +33,7 @@ pub(crate) fn stamped(number: u64, value: &str) -> Arc<str> {
 }
 
 /// The locks in use, in byte order of their names.
-pub(crate) async fn look(nodes: Arc<Nodes>, what: What) -> Result<Vec<LockView>> {
+pub(crate) async fn look(nodes: Arc<Nodes>, what: What, clock: &Clock) -> Result<Vec<LockView>> {
     let (tell, mut hear) = mpsc::unbounded_channel();
     for at in 0..nodes.all.len() {
         let (nodes, what, tell) = (nodes.clone(), what.clone(), tell.clone());
@@ -43,11 +46,18 @@ pub(crate) async fn look(nodes: Arc<Nodes>, what: What) -> Result<Vec<LockView>>
     drop(tell);
     let mut merged = Merged::default();
     let (mut answered, mut pending, mut failed) = (0, nodes.all.len(), None);
-    while answered < nodes.need || !merged.is_certain(nodes.need, pending) {
-        if answered + pending < nodes.need {
-            break;
-        }
-        let Some(seen) = hear.recv().await else { break };
+    while answered + pending >= nodes.need {
+        let certain = answered >= nodes.need && merged.is_certain(nodes.need, pending);
+        let seen = match certain {
+            false => hear.recv().await,
+            // Who holds is known; how much longer, the others may know better.
+            true => tokio::select! {
+                biased;
+                seen = hear.recv() => seen,
+                () = clock.sleep(GRACE) => None,
+            },
+        };
+        let Some(seen) = seen else { break };
         pending -= 1;
         match seen {
             Ok(states) => {

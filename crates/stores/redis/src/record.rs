@@ -25,12 +25,13 @@ pub(crate) mod step {
     fn claim_as(kind: u8, claim: &Claim, after: u64) -> Vec<u8> {
         let details = details(claim);
         let mut out = head(b'c', claim.request, 64 + details.len());
+        out.extend(after.to_le_bytes());
+        out.extend(claim.limit.to_le_bytes());
+        out.push(kind);
+        // From here on as in the record that the script makes of it.
         out.extend(millis(claim.lease).to_le_bytes());
         out.extend(millis(claim.lock_delay).to_le_bytes());
         out.extend(claim.units.to_le_bytes());
-        out.extend(claim.limit.to_le_bytes());
-        out.push(kind);
-        out.extend(after.to_le_bytes());
         out.extend(short(details.len()).to_le_bytes());
         out.extend(details);
         if let Some(value) = &claim.value {

@@ -23,7 +23,8 @@ for i, key in ipairs(KEYS) do
   local state = call('GET', key)
   local limit, held, waiting = 1, {}, {}
   if state then
-    local form, _, _, _, _, _, at = unpack('<c1I8I8c1I2c0I2c0', state)
+    local form, _, _, memory, _, at = unpack('<c1I8I8I2I2', state)
+    at = at + memory
     if form == 'g' then
       local bytes
       limit, _, _, _, bytes, _, _, _, at = unpack('<I4I8I4I4I4I8I8I8', state, at)

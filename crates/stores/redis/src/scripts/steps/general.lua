@@ -21,20 +21,24 @@
 -- can lose some of them. The key is a string, because reading and writing a short string is the
 -- cheapest thing that Redis does. It has two forms, after one letter:
 --
---   m    a mutex that nobody waits for: last number, predecessor (number, ending, owner), ended claims
---        (request, lower half of the number, ending); then the record of the holder, if there is one
---   g    anything else: the same, and limit, units taken, holders, waiters, bytes of the holders' records,
---        the first and the last end of a lease, when this was written; then the records of the holders
---        and those of the waiters in their order, each after its length
+--   m    a mutex that nobody waits for: last number, when the key ends, bytes of what is remembered, and of
+--        the predecessor in it; then the predecessor (number, ending, owner) and ended claims (request,
+--        lower half of the number, ending); then the record of the holder, if there is one
+--   g    anything else: the same, but instead of the one record: limit, units taken, holders, waiters, bytes
+--        of the holders' records, the first and the last end of a lease, when this was written; then the
+--        records of the holders and those of the waiters in their order, each after its length
+--
+-- The end of the key is moved in large steps only, because that costs as much as the rest of a write: a
+-- name is remembered for the time asked for, give or take a half.
 
 -- The general case: any number of holders and waiters, leases that ran out, delays.
-local function general(now, micros, opens, WAKE, EVENTS, TELL, REMEMBER)
+local function general(now, micros, opens, watched, WAKE, EVENTS, TELL, REMEMBER)
 
 local unpack, pack, sub, find = struct.unpack, struct.pack, string.sub, string.find
 local call = redis.call
 
-local SIMPLE = '<c1I8I8c1I2c0I2c0'
-local CROWD = 'I4I8I4I4I4I8I8I8'
+local HEAD = '<c1I8I8I2I2'
+local CROWD = '<I4I8I4I4I4I8I8I8'
 -- phase, request, number, since, until, lease, lock-delay, units, length of the details; then the
 -- details, of which the first is the owner, and a published value
 local RECORD = '<c1c16I8I8I8I4I4I4I2'
@@ -43,11 +47,7 @@ local ENDED, REMEMBERED = 21, 8
 
 local K, S
 
-local watched
 local function event(kind, record)
-  if watched == nil then
-    watched = call('PUBSUB', 'NUMSUB', EVENTS)[2] > 0
-  end
   if watched then
     redis.pcall('PUBLISH', EVENTS, kind .. pack('<I8I2', micros, #K) .. K .. record)
   end
@@ -56,14 +56,20 @@ end
 local function load(key, state)
   K = key
   S = { limit = 0, taken = 0, held = 0, waiting = 0, first = 0, keep = 0, holders = '', waiters = '' }
+  S.last, S.ends, S.pseq, S.pending, S.powner, S.ended = 0, 0, 0, '-', '', ''
   if not state then
-    S.last, S.pseq, S.pending, S.powner, S.ended = 0, 0, '-', '', ''
     return
   end
-  local form, at, bytes, seen
-  form, S.last, S.pseq, S.pending, S.powner, S.ended, at = unpack(SIMPLE, state)
+  local form, memory, predecessor, at, bytes, seen
+  form, S.last, S.ends, memory, predecessor, at = unpack(HEAD, state)
+  if predecessor > 0 then
+    S.pseq, S.pending = unpack('<I8c1', state, at)
+    S.powner = sub(state, at + 9, at + predecessor - 1)
+  end
+  S.ended = sub(state, at + predecessor, at + memory - 1)
+  at = at + memory
   if form == 'g' then
-    S.limit, S.taken, S.held, S.waiting, bytes, S.first, S.keep, seen, at = unpack('<' .. CROWD, state, at)
+    S.limit, S.taken, S.held, S.waiting, bytes, S.first, S.keep, seen, at = unpack(CROWD, state, at)
     S.holders, S.waiters = sub(state, at, at + bytes - 1), sub(state, at + bytes)
     S.set_back = now < seen
   elseif form ~= 'm' then
@@ -84,23 +90,30 @@ local function save()
   if not S.dirty then
     return
   end
-  local simple = pack(SIMPLE, 'm', S.last, S.pseq, S.pending, #S.powner, S.powner, #S.ended, S.ended)
-  local ttl = REMEMBER
-  if S.held == 0 and S.waiting == 0 then
-    call('SET', K, simple, 'PX', ttl)
-    return
+  local busy = S.held > 0 or S.waiting > 0
+  local last = busy and S.keep > now and S.keep or now
+  local moved = S.ends < last + REMEMBER / 2 or S.ends > last + REMEMBER * 3 / 2
+  if moved then
+    S.ends = last + REMEMBER
   end
-  if S.keep > now then
-    ttl = ttl + S.keep - now
+  local predecessor = ''
+  if S.pseq > 0 then
+    predecessor = pack('<I8c1', S.pseq, S.pending) .. S.powner
   end
-  if S.limit == 1 and S.waiting == 0 then
-    call('SET', K, simple .. sub(S.holders, 5), 'PX', ttl)
+  local memory = #predecessor + #S.ended
+  local state
+  if not busy or S.limit == 1 and S.waiting == 0 then
+    state = pack(HEAD, 'm', S.last, S.ends, memory, #predecessor) .. predecessor .. S.ended
+      .. sub(S.holders, 5)
   else
-    call('SET', K,
-      'g' .. sub(simple, 2)
-        .. pack('<' .. CROWD, S.limit, S.taken, S.held, S.waiting, #S.holders, S.first, S.keep, now)
-        .. S.holders .. S.waiters,
-      'PX', ttl)
+    state = pack(HEAD, 'g', S.last, S.ends, memory, #predecessor) .. predecessor .. S.ended
+      .. pack(CROWD, S.limit, S.taken, S.held, S.waiting, #S.holders, S.first, S.keep, now)
+      .. S.holders .. S.waiters
+  end
+  if moved then
+    call('SET', K, state, 'PX', S.ends - now)
+  else
+    call('SET', K, state, 'KEEPTTL')
   end
 end
 
@@ -349,8 +362,8 @@ local function extended(record, lease)
 end
 
 local function claim(step)
-  local _, request, lease, delay, units, limit, queue, after, details, rest =
-    unpack('<c1c16I4I4I4I4BI8I2', step)
+  local _, request, after, limit, queue, lease, delay, units, details, rest =
+    unpack('<c1c16I8I4BI4I4I4I2', step)
   if after > S.last then
     -- The client has seen a greater number than this server, which has lost its data.
     S.last = after

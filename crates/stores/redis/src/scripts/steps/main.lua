@@ -3,7 +3,7 @@ local call = redis.call
 
 local n = #KEYS
 local WAKE, EVENTS, TELL, REMEMBER, RUN = ARGV[n + 1], ARGV[n + 2], ARGV[n + 3], ARGV[n + 4], ARGV[n + 5]
-local SIMPLE = '<c1I8I8c1I2c0I2c0'
+local HEAD = '<c1I8I8I2I2'
 local CROWD = '<I4I8I4I4I4I8I8I8'
 local RECORD = '<c1c16I8I8I8I4I4I4I2'
 
@@ -45,190 +45,191 @@ if RUN ~= '' then
   end
 end
 
+local watched = call('PUBSUB', 'NUMSUB', EVENTS)[2] > 0
 -- Nobody watches and nothing is closed: a mutex can take the short cuts.
-local short = not opens and not refused and call('PUBSUB', 'NUMSUB', EVENTS)[2] == 0
-
--- The short cuts of a mutex: a claim of a free one; its release or renewal by a holder whom nobody
--- waits for; a claim that has to wait, and a release to the next in the queue. They do what the general
--- case would do. Whatever else there may be (somebody has run out, the clock was set back, a request
--- that is known already) is left to it: then nothing is returned.
-local function cut(key, state, step)
-  local op = sub(step, 1, 1)
-  local form, last, pseq, pending, powner, ended, at = 'm', 0, 0, '-', '', '', 1
-  if state then
-    form, last, pseq, pending, powner, ended, at = unpack(SIMPLE, state)
-  end
-  local free = not state or form == 'm' and at > #state
-
-  if op == 'c' then
-    local _, request, lease, delay, units, limit, queue, after, details, rest =
-      unpack('<c1c16I4I4I4I4BI8I2', step)
-    if limit ~= 1 or units ~= 1 or state and find(state, request, 1, true) then
-      return
-    end
-    if after > last then
-      last = after
-    end
-    if free then
-      last = last + 1
-      if micros > last then
-        last = micros
-      end
-      call('SET', key,
-        pack(SIMPLE, 'm', last, pseq, pending, #powner, powner, #ended, ended)
-          .. pack(RECORD, queue == 2 and 'P' or 'H', request, last, now, now + lease + 1, lease, delay, 1,
-            details) .. sub(step, rest),
-        'PX', lease + 1 + REMEMBER)
-      return 'G' .. pack('<I8I8c1', last, pseq, pending) .. powner
-    end
-    local waiting, first, keep, holder, waiters = 0, 0, 0, '', ''
-    if form == 'm' then
-      local term
-      first, term = unpack('<I8I4', state, at + 33)
-      -- A delay, or the clock was set back.
-      if sub(state, at, at) == 'D' or first > now + term + 1 then
-        return
-      end
-      keep, holder = first, sub(state, at)
-    elseif form == 'g' then
-      local used, held, bytes, seen
-      used, _, held, waiting, bytes, first, keep, seen, at = unpack(CROWD, state, at)
-      if used ~= 1 or held ~= 1 or now < seen then
-        return
-      end
-      holder, waiters = sub(state, at + 4, at + bytes - 1), sub(state, at + bytes)
-    else
-      return
-    end
-    if first <= now then
-      return
-    end
-    if queue ~= 1 then
-      return 'B' .. pack('<I8', first - now)
-    end
-    local till = now + lease + 1
-    if till > keep then
-      keep = till
-    end
-    local record = pack(RECORD, 'W', request, 0, now, till, lease, delay, 1, details) .. sub(step, rest)
-    call('SET', key,
-      pack(SIMPLE, 'g', last, pseq, pending, #powner, powner, #ended, ended)
-        .. pack(CROWD, 1, 1, 1, waiting + 1, #holder + 4, first, keep, now)
-        .. pack('<I4', #holder) .. holder .. waiters .. pack('<I4', #record) .. record,
-      'PX', keep - now + REMEMBER)
-    return 'Q' .. pack('<I4I8', waiting, first - now)
-  end
-
-  if op ~= 'r' and op ~= 'n' or free then
-    return
-  end
-  local waiting, bytes, keep, seen = 0, 0, 0, 0
-  local start = at
-  if form == 'g' then
-    local used, held, _
-    used, _, held, waiting, bytes, _, keep, seen, at = unpack(CROWD, state, at)
-    if used ~= 1 or held ~= 1 or now < seen or op == 'n' or TELL ~= 'g' then
-      return
-    end
-    start = at + 4
-  elseif form ~= 'm' then
-    return
-  end
-  local phase, request, seq, since, till, lease, delay, units, details, rest = unpack(RECORD, state, start)
-  if phase ~= 'H' or till <= now or till > now + lease + 1 or sub(step, 2, 17) ~= request
-    or unpack('<I8', step, 18) ~= seq then
-    return
-  end
-
-  if op == 'n' then
-    local published
-    lease, published = unpack('<I4B', step, 26)
-    if published == 1 then
-      return
-    end
-    call('SET', key,
-      sub(state, 1, start - 1)
-        .. pack(RECORD, 'H', request, seq, since, now + lease + 1, lease, delay, 1, details)
-        .. sub(state, rest),
-      'PX', lease + 1 + REMEMBER)
-    return 'H'
-  end
-
-  ended = sub(ended .. request .. pack('<I4', seq % 4294967296) .. 'r', -168)
-  powner = unpack('<I2c0', state, rest)
-  if waiting == 0 then
-    call('SET', key, pack(SIMPLE, 'm', last, seq, 'r', #powner, powner, #ended, ended), 'PX', REMEMBER)
-    return 'H'
-  end
-  -- To the next in the queue.
-  local next = at + bytes
-  local length = unpack('<I4', state, next)
-  local _, who, _, _, until_, term, pause, _, more, tail = unpack(RECORD, state, next + 4)
-  if until_ <= now then
-    return
-  end
-  last = last + 1
-  if micros > last then
-    last = micros
-  end
-  local record = pack(RECORD, 'H', who, last, now, now + term + 1, term, pause, 1, more)
-    .. sub(state, tail, next + 3 + length)
-  local simple = pack(SIMPLE, 'm', last, seq, 'r', #powner, powner, #ended, ended)
-  if waiting == 1 then
-    call('SET', key, simple .. record, 'PX', term + 1 + REMEMBER)
-  else
-    if now + term + 1 > keep then
-      keep = now + term + 1
-    end
-    call('SET', key,
-      'g' .. sub(simple, 2) .. pack(CROWD, 1, 1, 1, waiting - 1, #record + 4, now + term + 1, keep, now)
-        .. pack('<I4', #record) .. record .. sub(state, next + 4 + length),
-      'PX', keep - now + REMEMBER)
-  end
-  redis.pcall('PUBLISH', WAKE .. string.format('%08x%08x', unpack('>I4I4', who)),
-    who .. 'G' .. pack('<I8I8c1', last, seq, 'r') .. powner)
-  return 'H'
-end
-
+local short = not opens and not refused and not watched
+local remember = tonumber(REMEMBER)
 local all
-local function whole(key, state, step)
-  if refused and sub(step, 1, 1) == 'c' then
-    error(refused, 0)
-  end
-  all = all or general(now, micros, opens, WAKE, EVENTS, TELL, tonumber(REMEMBER))
-  return all(key, state, step)
-end
-
-local function told(reply)
-  return type(reply) == 'table' and reply.err or tostring(reply)
-end
 
 local replies = {}
 for i = 1, n do
   local key, step = KEYS[i], ARGV[i]
-  -- One step that fails takes no other with it; but a replica can take none.
-  local done, reply = pcall(call, 'GET', key)
-  if done then
-    local state = reply
-    if short then
-      done, reply = pcall(cut, key, state, step)
+  local op = sub(step, 1, 1)
+  local state = redis.pcall('GET', key)
+  -- What a short cut writes, until when it must be kept, its reply, and whom it tells what.
+  local to_form, to_last, to_memory, body, needed, reply, channel, message
+  local ends = 0
+  local failed = type(state) == 'table' and state.err
+
+  -- The short cuts of a mutex: a claim of a free one; its release or renewal by a holder whom nobody
+  -- waits for; a claim that has to wait, and a release to the next in the queue. They do what the
+  -- general case would do. Whatever else there may be (somebody has run out, the clock was set back, a
+  -- request that is known already, a string that is not ours) is left to it. They are not functions,
+  -- because making one costs as much as a third of a step.
+  if short and not failed and (op == 'c' or op == 'r' or op == 'n') and (not state or #state > 20) then
+    local form, last, memory, predecessor, at = 'm', 0, 0, 0, 22
+    if state then
+      form, last, ends, memory, predecessor = unpack(HEAD, state)
+      at = 22 + memory
     end
-    if done and (not short or not reply) then
-      done, reply = pcall(whole, key, state, step)
+    local request = sub(step, 2, 17)
+    if op == 'c' then
+      local after, limit, queue, lease, _, units = unpack('<I8I4BI4I4I4', step, 18)
+      if limit == 1 and units == 1 and not (state and find(state, request, 1, true)) then
+        if after > last then
+          last = after
+        end
+        if form == 'm' and (not state or at == #state + 1) then
+          last = last + 1
+          if micros > last then
+            last = micros
+          end
+          needed = now + lease + 1
+          to_form, to_last, to_memory = 'm', last, state and sub(state, 18) or '\0\0\0\0'
+          body = (queue == 2 and 'P' or 'H') .. request .. pack('<I8I8I8', last, now, needed)
+            .. sub(step, 31)
+          reply = predecessor > 0 and 'G' .. pack('<I8', last) .. sub(state, 22, 21 + predecessor)
+            or 'G' .. pack('<I8I8c1', last, 0, '-')
+        else
+          local waiting, first, keep, holder, waiters = 0, 0, 0, nil, ''
+          if form == 'm' and #state >= at + 54 then
+            local term
+            first, term = unpack('<I8I4', state, at + 33)
+            -- Not a delay, and the clock was not set back.
+            if sub(state, at, at) ~= 'D' and first <= now + term + 1 then
+              keep, holder = first, sub(state, at)
+            end
+          elseif form == 'g' and #state >= at + 43 then
+            local used, _, held, bytes, seen
+            used, _, held, waiting, bytes, first, keep, seen, at = unpack(CROWD, state, at)
+            if used == 1 and held == 1 and now >= seen then
+              holder, waiters = sub(state, at + 4, at + bytes - 1), sub(state, at + bytes)
+            end
+          end
+          if holder and first > now then
+            if queue ~= 1 then
+              reply = 'B' .. pack('<I8', first - now)
+            else
+              local till = now + lease + 1
+              needed = till > keep and till or keep
+              local record = 'W' .. request .. pack('<I8I8I8', 0, now, till) .. sub(step, 31)
+              to_form, to_last, to_memory = 'g', last, sub(state, 18, 21 + memory)
+              body = pack(CROWD, 1, 1, 1, waiting + 1, #holder + 4, first, needed, now)
+                .. pack('<I4', #holder) .. holder .. waiters .. pack('<I4', #record) .. record
+              reply = 'Q' .. pack('<I4I8', waiting, first - now)
+            end
+          end
+        end
+      end
+    elseif state and (form == 'm' and #state >= at + 54 or form == 'g' and #state >= at + 43) then
+      local waiting, bytes, keep, seen, start = 0, 0, 0, 0, at
+      local mine = true
+      if form == 'g' then
+        local used, _, held
+        used, _, held, waiting, bytes, _, keep, seen, start = unpack(CROWD, state, at)
+        mine = used == 1 and held == 1 and now >= seen and op == 'r' and TELL == 'g'
+        start = start + 4
+      end
+      if mine then
+        local phase, who, seq, since, till, lease, _, _, _, rest = unpack(RECORD, state, start)
+        if phase == 'H' and till > now and till <= now + lease + 1 and who == request
+          and unpack('<I8', step, 18) == seq then
+          if op == 'n' then
+            local term, published = unpack('<I4B', step, 26)
+            if published == 0 then
+              needed = now + term + 1
+              to_form, to_last, to_memory = 'm', last, sub(state, 18, 21 + memory)
+              body = 'H' .. request .. pack('<I8I8I8I4', seq, since, needed, term)
+                .. sub(state, start + 45)
+              reply = 'H'
+            end
+          else
+            local owner = unpack('<I2c0', state, rest)
+            local ended = sub(sub(state, 22 + predecessor, 21 + memory) .. request
+              .. pack('<I4', seq % 4294967296) .. 'r', -168)
+            local before = pack('<I8c1', seq, 'r') .. owner
+            local remembered = pack('<I2I2', #before + #ended, #before) .. before .. ended
+            if waiting == 0 then
+              needed = now
+              to_form, to_last, to_memory, body = 'm', last, remembered, ''
+              reply = 'H'
+            else
+              -- To the next in the queue.
+              local next = start - 4 + bytes
+              local length = unpack('<I4', state, next)
+              local _, heir, _, _, patience, term = unpack('<c1c16I8I8I8I4', state, next + 4)
+              if patience > now then
+                last = last + 1
+                if micros > last then
+                  last = micros
+                end
+                local stays = now + term + 1
+                local record = 'H' .. heir .. pack('<I8I8I8', last, now, stays)
+                  .. sub(state, next + 45, next + 3 + length)
+                if waiting == 1 then
+                  needed = stays
+                  to_form, to_last, to_memory, body = 'm', last, remembered, record
+                else
+                  needed = stays > keep and stays or keep
+                  to_form, to_last, to_memory = 'g', last, remembered
+                  body = pack(CROWD, 1, 1, 1, waiting - 1, #record + 4, stays, needed, now)
+                    .. pack('<I4', #record) .. record .. sub(state, next + 4 + length)
+                end
+                channel = WAKE .. string.format('%08x%08x', unpack('>I4I4', heir))
+                message = heir .. 'G' .. pack('<I8', last) .. before
+                reply = 'H'
+              end
+            end
+          end
+        end
+      end
     end
-    if not done and sub(step, 1, 1) ~= 'c' and find(told(reply), 'OOM', 1, true) then
-      -- Memory is short, so the first write was refused. What is held can still be renewed and given
-      -- up: after a write that cannot need memory, this script may write.
-      redis.pcall('DEL', key .. ':')
-      done, reply = pcall(whole, key, state, step)
+    if body then
+      local done
+      if ends >= needed + remember / 2 and ends <= needed + remember * 3 / 2 then
+        done = redis.pcall('SET', key, pack('<c1I8I8', to_form, to_last, ends) .. to_memory .. body, 'KEEPTTL')
+      else
+        ends = needed + remember
+        done = redis.pcall('SET', key, pack('<c1I8I8', to_form, to_last, ends) .. to_memory .. body,
+          'PX', ends - now)
+      end
+      failed = done.err
+      if channel and not failed then
+        redis.pcall('PUBLISH', channel, message)
+      end
     end
   end
-  if not done then
-    local why = told(reply)
-    if sub(why, 1, 8) == 'READONLY' then
-      return redis.error_reply(why)
+
+  -- One step that fails takes no other with it; but a replica can take none.
+  if failed or not reply then
+    local done = not failed
+    if done then
+      if refused and op == 'c' then
+        done, reply = false, refused
+      else
+        all = all or general(now, micros, opens, watched, WAKE, EVENTS, TELL, remember)
+        done, reply = pcall(all, key, state, step)
+      end
+    else
+      reply = failed
     end
-    reply = '!' .. why
+    if not done then
+      local why = type(reply) == 'table' and reply.err or tostring(reply)
+      if op ~= 'c' and type(state) ~= 'table' and find(why, 'OOM', 1, true) then
+        -- Memory is short, so the first write was refused. What is held can still be renewed and given
+        -- up: after a write that cannot need memory, this script may write.
+        redis.pcall('DEL', key .. ':')
+        all = all or general(now, micros, opens, watched, WAKE, EVENTS, TELL, remember)
+        done, reply = pcall(all, key, state, step)
+        why = type(reply) == 'table' and reply.err or tostring(reply)
+      end
+      if not done then
+        if sub(why, 1, 8) == 'READONLY' then
+          return redis.error_reply(why)
+        end
+        reply = '!' .. why
+      end
+    end
   end
   replies[i] = reply
 end

@@ -145,7 +145,13 @@ impl Config {
                 )));
             }
         };
-        Self::parse(&mut url, scheme).map_err(|error| error.with_store(scheme))
+        Self::parse(&mut url, scheme).map_err(|error| {
+            // Some say the scheme themselves.
+            match error.message().starts_with(scheme) {
+                true => error,
+                false => error.with_store(scheme),
+            }
+        })
     }
 
     fn parse(url: &mut StoreUrl, scheme: &'static str) -> Result<Self> {

@@ -16,6 +16,10 @@ pub(crate) fn connecting(error: RedisError, to: &str) -> Error {
             ErrorKind::Denied,
             "the user needs the commands and channels of docs/stores/redis.md",
         ),
+        _ if error.to_string().contains("DB index") => (
+            ErrorKind::Invalid,
+            "choose a database that the server has: `databases` in its settings, 0 to 15 by default",
+        ),
         _ if is_denied(&error) => (ErrorKind::Denied, "check the user and the password"),
         _ => (ErrorKind::Unreachable, "is the server running there?"),
     };

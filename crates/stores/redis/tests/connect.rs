@@ -42,6 +42,14 @@ async fn works(url: &str) {
 }
 
 #[tokio::test]
+async fn a_database_that_is_not_there_is_named() {
+    let server = Redis::start().unwrap();
+    let error = refusal(&format!("{}/99", server.url())).await;
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("choose a database"), "{error}");
+}
+
+#[tokio::test]
 async fn passwords_and_users() {
     let server = Redis::with()
         .password("s3cret")

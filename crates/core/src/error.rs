@@ -142,6 +142,21 @@ impl Error {
         self
     }
 
+    /// Says which store it comes from, unless it says so already.
+    ///
+    /// ```
+    /// use clinch_core::Error;
+    /// let error = Error::invalid("no").or_store("redis");
+    /// assert_eq!(error.clone().or_store("sqlite").store(), Some("redis"));
+    /// ```
+    #[must_use]
+    pub fn or_store(self, store: impl Into<String>) -> Self {
+        match self.store() {
+            Some(_) => self,
+            None => self.with_store(store),
+        }
+    }
+
     /// Names the lock it was about.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {

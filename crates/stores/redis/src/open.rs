@@ -23,10 +23,7 @@ pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>
     let config = Arc::new(Config::from_url(url)?);
     let scheme = config.scheme;
     let opened = dispatch(config, context).await;
-    opened.map_err(|error| match error.store() {
-        Some(_) => error,
-        None => error.with_store(scheme),
-    })
+    opened.map_err(|error| error.or_store(scheme))
 }
 
 async fn dispatch(config: Arc<Config>, context: OpenContext) -> Result<Arc<dyn Store>> {

@@ -126,10 +126,7 @@ impl RedisStore {
     }
 
     fn explain(&self, error: Error) -> Error {
-        match error.store() {
-            Some(_) => error,
-            None => error.with_store(self.info.scheme),
-        }
+        error.or_store(self.info.scheme)
     }
 
     async fn step<T>(

@@ -7,8 +7,12 @@ use clinch_core::{ClientInfo, RequestId};
 
 use crate::scripts::Script;
 
-pub(super) static SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("plain.lua")));
+pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("common.lua"),
+        include_str!("plain.lua")
+    ))
+});
 
 /// What stands between the id of a claim and the process that made it.
 const MARK: &str = ":clinch:";

@@ -8,8 +8,12 @@ use clinch_core::{Name, RequestId};
 use super::layout::mix;
 use crate::scripts::Script;
 
-pub(super) static SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("redisson.lua")));
+pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("common.lua"),
+        include_str!("redisson.lua")
+    ))
+});
 
 /// The channel on which a release is told.
 pub(super) fn channel(name: &Name) -> String {

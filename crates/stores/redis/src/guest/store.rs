@@ -187,10 +187,7 @@ impl GuestStore {
     }
 
     fn explain(&self, error: Error) -> Error {
-        match error.store() {
-            Some(_) => error,
-            None => error.with_store(self.info.scheme),
-        }
+        error.or_store(self.info.scheme)
     }
 
     /// When a waiter looks again.

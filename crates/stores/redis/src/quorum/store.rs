@@ -101,10 +101,7 @@ impl QuorumStore {
     }
 
     fn explain(&self, error: Error) -> Error {
-        match error.store() {
-            Some(_) => error,
-            None => error.with_store(self.info.scheme),
-        }
+        error.or_store(self.info.scheme)
     }
 
     /// Refuses what servers could not keep.

@@ -19,6 +19,9 @@
 //! ```
 
 mod folder;
+mod mariadb;
+mod mariadb_builder;
+mod mariadb_template;
 mod port;
 mod process;
 mod redis;
@@ -31,8 +34,11 @@ mod resp;
 mod shim;
 mod spawner;
 mod tls;
+mod tool;
 
 pub use folder::Folder;
+pub use mariadb::MariaDb;
+pub use mariadb_builder::MariaDbBuilder;
 pub use port::{Port, on_free_port};
 pub use process::{Recipe, ServerProcess};
 pub use redis::Redis;

@@ -144,6 +144,8 @@ pub fn stores() -> Vec<StoreInfo> {
     stores.push(clinch_sqlite::SqliteStore::describe());
     #[cfg(feature = "redis")]
     stores.extend(clinch_redis::stores());
+    #[cfg(feature = "etcd")]
+    stores.extend(clinch_etcd::stores());
     stores
 }
 
@@ -154,6 +156,8 @@ async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
         scheme if scheme == "rediss" || scheme.split('+').next() == Some("redis") => {
             clinch_redis::open(url, context).await
         }
+        #[cfg(feature = "etcd")]
+        "etcd" => clinch_etcd::open(url, context).await,
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(clinch_sqlite::SqliteStore::open(url, context)?)),
         scheme => {

@@ -266,8 +266,14 @@ impl Core {
         match mirror.standing(seq).ok_or_else(strange)? {
             Standing::Holds => {
                 let before = mirror.predecessor(seq);
-                self.holds(at, seq, before, mirror.delays.contains_key(&request), term)
-                    .await
+                self.holds(
+                    at,
+                    seq,
+                    before,
+                    mirror.delays.contains_key(&at.mine.seat),
+                    term,
+                )
+                .await
             }
             Standing::Waits(ahead) => {
                 self.leases

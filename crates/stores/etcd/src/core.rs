@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::store::{Ending, Grant};
-use clinch_core::{Clock, LostReason, Name, OwnerId, RequestId, keeper};
+use clinch_core::{ClientId, Clock, LostReason, Name, OwnerId, RequestId, keeper};
 
 use crate::error::Trouble;
 use crate::keys::{Keys, Span};
@@ -19,7 +19,7 @@ use crate::wire::{KeyValue, Op, TxnRequest};
 
 /// A hold that came after waiting is written down if it lasts longer than this: short ones leave a
 /// word when they end, and need none when they begin.
-const SETTLED: Duration = Duration::from_millis(100);
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// What all steps of a client share.
 #[derive(Debug, Clone)]
@@ -33,8 +33,13 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(session: Arc<Session>, keys: Keys, leases: Arc<Leases>) -> Self {
-        let ours = Arc::<Ours>::default();
+    pub(crate) fn new(
+        session: Arc<Session>,
+        keys: Keys,
+        leases: Arc<Leases>,
+        client: ClientId,
+    ) -> Self {
+        let ours = Arc::new(Ours::new(client));
         let scribe = Scribe {
             session: session.clone(),
             keys: keys.clone(),

@@ -2,12 +2,16 @@
 //!
 //! | key | what |
 //! |---|---|
-//! | `NAMESPACE/NAME/REQUEST` | a claim of a mutex; any other key below `NAMESPACE/NAME/` is one of another library |
-//! | `NAMESPACE/NAME/sLIMIT-REQUEST` | a claim of a semaphore or read-write lock |
-//! | `NAMESPACE/NAME.!delay-LIMIT-REQUEST` | what stays of a claim with a lock-delay |
+//! | `NAMESPACE/NAME/SEAT` | a claim of a mutex; any other key below `NAMESPACE/NAME/` is one of another library |
+//! | `NAMESPACE/NAME/sLIMIT-SEAT` | a claim of a semaphore or read-write lock |
+//! | `NAMESPACE/NAME.!delay-LIMIT-SEAT` | what stays of a claim with a lock-delay |
 //! | `NAMESPACE/NAME.!ended` | the last hold that ended with a word |
 //! | `NAMESPACE/NAME.!gone-REQUEST` | a claim that must not come (again), or was evicted |
 //! | `NAMESPACE/NAME.!held` | the last claim that was granted |
+//!
+//! A seat is a client and a small number that no other claim of the client uses at that time; the
+//! request is in the value. Were each claim a new key, etcd would look through all keys that a name has
+//! ever had since the last compaction, with each claim.
 //!
 //! A name's `/` and `%` are escaped, so that no name lies inside another one's directory. What is not a
 //! claim has one `/` only, so no claim and no other library ever meets it. And `.` is the byte before
@@ -28,13 +32,23 @@ pub(crate) struct Keys {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) Vec<u8>, pub(crate) Vec<u8>);
 
+/// Where a claim stands: a client, and a number of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Seat(pub(crate) u64, pub(crate) u64);
+
+impl std::fmt::Display for Seat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}{:016x}", self.0, self.1)
+    }
+}
+
 /// What a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Claim(RequestId),
+    Claim(Seat),
     /// Of another library.
     Foreign,
-    Delay(RequestId),
+    Delay(Seat),
     Ended,
     Gone(RequestId),
     Held,
@@ -59,18 +73,18 @@ impl Keys {
         key
     }
 
-    pub(crate) fn claim(&self, name: &Name, limit: u32, request: RequestId) -> Vec<u8> {
+    pub(crate) fn claim(&self, name: &Name, limit: u32, seat: Seat) -> Vec<u8> {
         let key = self.of(name.as_str());
         match limit {
-            1 => format!("{key}/{request}"),
-            limit => format!("{key}/s{limit:08x}-{request}"),
+            1 => format!("{key}/{seat}"),
+            limit => format!("{key}/s{limit:08x}-{seat}"),
         }
         .into_bytes()
     }
 
-    pub(crate) fn delay(&self, name: &Name, limit: u32, request: RequestId) -> Vec<u8> {
+    pub(crate) fn delay(&self, name: &Name, limit: u32, seat: Seat) -> Vec<u8> {
         let key = self.of(name.as_str());
-        format!("{key}{MARK}delay-{limit:08x}-{request}").into_bytes()
+        format!("{key}{MARK}delay-{limit:08x}-{seat}").into_bytes()
     }
 
     pub(crate) fn ended(&self, name: &Name) -> Vec<u8> {
@@ -135,11 +149,11 @@ impl Keys {
         let (name, kind) = match rest.split_once('/') {
             Some((name, claim)) => {
                 let own = match claim.strip_prefix('s') {
-                    Some(rest) => rest.split_once('-').map(|(_, request)| request),
+                    Some(rest) => rest.split_once('-').map(|(_, seat)| seat),
                     None => Some(claim),
                 };
-                let request = own.and_then(request);
-                (name, request.map_or(Kind::Foreign, Kind::Claim))
+                let seat = own.and_then(seat);
+                (name, seat.map_or(Kind::Foreign, Kind::Claim))
             }
             None => {
                 let (name, kind) = rest.rsplit_once(MARK)?;
@@ -150,7 +164,7 @@ impl Keys {
                         Some(gone) => Kind::Gone(request(gone)?),
                         None => {
                             let delay = kind.strip_prefix("delay-")?;
-                            Kind::Delay(request(delay.split_once('-')?.1)?)
+                            Kind::Delay(seat(delay.split_once('-')?.1)?)
                         }
                     },
                 };
@@ -165,6 +179,13 @@ impl Keys {
 fn request(text: &str) -> Option<RequestId> {
     let plain = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
     plain.then(|| text.parse().ok()).flatten()
+}
+
+fn seat(text: &str) -> Option<Seat> {
+    request(text)?;
+    let (client, number) = text.split_at_checked(16)?;
+    let half = |text| u64::from_str_radix(text, 16).ok();
+    Some(Seat(half(client)?, half(number)?))
 }
 
 impl Span {
@@ -193,7 +214,7 @@ mod tests {
     #[test]
     fn keys_come_back() {
         let keys = Keys::new("app");
-        let id = RequestId::from_u128(77);
+        let (id, seat) = (RequestId::from_u128(77), Seat(7, 9));
         for name in [
             "a",
             "a/b",
@@ -206,9 +227,9 @@ mod tests {
         ] {
             let name = Name::new(name).unwrap();
             for (key, kind) in [
-                (keys.claim(&name, 1, id), Kind::Claim(id)),
-                (keys.claim(&name, 5, id), Kind::Claim(id)),
-                (keys.delay(&name, u32::MAX, id), Kind::Delay(id)),
+                (keys.claim(&name, 1, seat), Kind::Claim(seat)),
+                (keys.claim(&name, 5, seat), Kind::Claim(seat)),
+                (keys.delay(&name, u32::MAX, seat), Kind::Delay(seat)),
                 (keys.ended(&name), Kind::Ended),
                 (keys.gone(&name, id), Kind::Gone(id)),
                 (keys.held(&name), Kind::Held),
@@ -228,7 +249,7 @@ mod tests {
     #[test]
     fn no_name_lies_in_another() {
         let keys = Keys::new("app");
-        let (a, id) = (Name::new("a").unwrap(), RequestId::from_u128(1));
+        let (a, id) = (Name::new("a").unwrap(), Seat(1, 1));
         for other in ["a/b", "a.", "a.!ended", "a0", "a.!gone-1"] {
             let key = keys.claim(&Name::new(other).unwrap(), 1, id);
             assert!(!holds(&keys.line(&a), &key), "{other}");
@@ -239,7 +260,7 @@ mod tests {
     #[test]
     fn other_limits_are_all_but_the_own() {
         let keys = Keys::new("app");
-        let (a, id) = (Name::new("a").unwrap(), RequestId::from_u128(1));
+        let (a, id) = (Name::new("a").unwrap(), Seat(1, 1));
         let limits = [1, 2, 5, 0x100, u32::MAX];
         for own in limits {
             let others = keys.other_limits(&a, own);

@@ -5,6 +5,7 @@ use clinch_core::{LostReason, Name, RequestId, Result, keeper};
 
 use crate::core::Core;
 use crate::error::Trouble;
+use crate::keys::Seat;
 use crate::leases::seconds;
 use crate::mirror::{Party, Standing};
 use crate::ours::Mine;
@@ -98,9 +99,16 @@ impl Core {
         let mine = self.ours.get(request);
         match mine.as_ref().and_then(|mine| Some((mine, mine.seq?))) {
             Some((mine, seq)) => {
-                self.ending(request, mine, seq, mine.grant.is_some())
-                    .await?;
-                self.ours.end(request, LostReason::Released);
+                let held = mine.grant.is_some();
+                let done = self.ending(request, mine, seq, held).await?;
+                // A key that was gone already may have left a delay at its seat.
+                self.ours.end(
+                    request,
+                    match done.succeeded {
+                        true => LostReason::Released,
+                        false => LostReason::Forgotten,
+                    },
+                );
             }
             None => self.withdraw_unknown(claim).await?,
         }
@@ -111,7 +119,6 @@ impl Core {
     /// arriving later, then what is there is deleted.
     pub(crate) async fn withdraw_unknown(&self, claim: &Claim) -> Result<(), Trouble> {
         let (name, request) = (&claim.name, claim.request);
-        let key = self.keys.claim(name, claim.limit, request);
         let word = |seq| Word::new(seq, &claim.owner, Ending::Released).bytes();
         let mut done = loop {
             let memory = self.leases.memory().await?;
@@ -128,11 +135,12 @@ impl Core {
         };
         done.replies.next();
         let mirror = self.read_listing(name, &mut done)?;
-        if let Some((seq, _)) = mirror.find(request) {
-            let mut success = vec![
-                txn::delete(&key),
-                txn::delete(&self.keys.delay(name, claim.limit, request)),
-            ];
+        if let Some((seq, party)) = mirror.find(request) {
+            let mut success = vec![txn::delete(&party.key)];
+            let delay = party
+                .seat
+                .map(|seat| self.keys.delay(name, claim.limit, seat));
+            success.extend(delay.as_deref().map(txn::delete));
             if mirror.standing(seq) == Some(Standing::Holds) {
                 let memory = self.leases.memory().await?;
                 success.push(txn::put(&self.keys.ended(name), word(seq), memory));
@@ -142,7 +150,7 @@ impl Core {
                 success.push(txn::put(&self.keys.gone(name, request), word(seq), memory));
             }
             let txn = TxnRequest {
-                compare: vec![txn::created(&key, seq)],
+                compare: vec![txn::created(&party.key, seq)],
                 success,
                 failure: Vec::new(),
             };
@@ -159,9 +167,7 @@ impl Core {
             if seq.is_some_and(|seq| seq != *victim) {
                 continue;
             }
-            let delay = party
-                .request
-                .filter(|request| mirror.delays.contains_key(request));
+            let delay = party.seat.filter(|seat| mirror.delays.contains_key(seat));
             if self.evict_one(name, *victim, party, delay).await? {
                 seqs.push(*victim);
             }
@@ -174,7 +180,7 @@ impl Core {
         name: &Name,
         seq: u64,
         party: &Party,
-        delay: Option<RequestId>,
+        delay: Option<Seat>,
     ) -> Result<bool, Trouble> {
         let memory = self.leases.memory().await?;
         let word = Word::new(seq, &party.owner(), Ending::Evicted).bytes();
@@ -182,14 +188,14 @@ impl Core {
             txn::delete(&party.key),
             txn::put(&self.keys.ended(name), word.clone(), memory),
         ];
-        if let Some(request) = party.request {
+        if let Some(request) = party.request() {
             // For the victim: it may come long after others have held.
             success.push(txn::put(&self.keys.gone(name, request), word, memory));
         }
-        if let (Some(request), Some(record)) = (delay, &party.record) {
+        if let (Some(seat), Some(record)) = (delay, &party.record) {
             // From now on exactly its length: the victim extends the lease that it hangs on.
             let (lease, ..) = self.leases.grant(seconds(record.delay())).await?;
-            let key = self.keys.delay(name, record.limit, request);
+            let key = self.keys.delay(name, record.limit, seat);
             success.push(txn::put(&key, record.bytes(), lease));
         }
         let txn = TxnRequest {

@@ -6,7 +6,7 @@ use clinch_core::store::line::{self, Place};
 use clinch_core::store::{Ending, Event, EventKind, Predecessor};
 use clinch_core::{Name, OwnerId, RequestId, Token};
 
-use crate::keys::{Keys, Kind};
+use crate::keys::{Keys, Kind, Seat};
 use crate::record::{Record, Word};
 use crate::wire::{KeyValue, WatchEvent};
 
@@ -15,7 +15,7 @@ use crate::wire::{KeyValue, WatchEvent};
 pub(crate) struct Party {
     pub(crate) key: Vec<u8>,
     /// `None`: of another library.
-    pub(crate) request: Option<RequestId>,
+    pub(crate) seat: Option<Seat>,
     pub(crate) record: Option<Record>,
     pub(crate) lease: i64,
 }
@@ -23,6 +23,10 @@ pub(crate) struct Party {
 impl Party {
     fn place(&self) -> Place {
         self.record.as_ref().map_or(Place::EXCLUSIVE, Record::place)
+    }
+
+    pub(crate) fn request(&self) -> Option<RequestId> {
+        self.record.as_ref().map(Record::request)
     }
 
     /// Who it is, for people.
@@ -79,7 +83,7 @@ impl Change {
 pub(crate) struct Mirror {
     /// Claims by their create revision.
     pub(crate) line: BTreeMap<u64, Party>,
-    pub(crate) delays: BTreeMap<RequestId, Delay>,
+    pub(crate) delays: BTreeMap<Seat, Delay>,
     /// The last hold that ended.
     last: Option<Predecessor>,
     /// The last claim that was granted, as far as it was written down.
@@ -104,33 +108,29 @@ impl Mirror {
                 self.line
                     .insert(revision(kv.create_revision), party(kind, kv));
             }
-            Kind::Delay(request) => self.delay(request, &kv),
+            Kind::Delay(seat) => self.delay(seat, &kv),
             Kind::Ended => self.last = Word::read(&kv.value).map(|word| word.predecessor()),
             Kind::Held => self.held = held(&kv),
             Kind::Gone(_) => {}
         }
     }
 
-    fn delay(&mut self, request: RequestId, kv: &KeyValue) {
+    fn delay(&mut self, seat: Seat, kv: &KeyValue) {
         if let Some(record) = Record::read(&kv.value) {
             let delay = Delay {
                 place: record.place(),
                 lease: kv.lease,
             };
-            self.delays.insert(request, delay);
+            self.delays.insert(seat, delay);
         }
     }
 
     /// The delays that run: of claims that are in the line no more.
     pub(crate) fn running(&self) -> impl Iterator<Item = &Delay> {
-        let live = |request| {
-            self.line
-                .values()
-                .any(|party| party.request == Some(request))
-        };
+        let live = |seat| self.line.values().any(|party| party.seat == Some(seat));
         self.delays
             .iter()
-            .filter(move |(request, _)| !live(**request))
+            .filter(move |(seat, _)| !live(**seat))
             .map(|(_, delay)| delay)
     }
 
@@ -177,7 +177,7 @@ impl Mirror {
     /// The claim of this request, and its number.
     pub(crate) fn find(&self, request: RequestId) -> Option<(u64, &Party)> {
         let mut line = self.line.iter();
-        let found = line.find(|(_, party)| party.request == Some(request));
+        let found = line.find(|(_, party)| party.request() == Some(request));
         found.map(|(seq, party)| (*seq, party))
     }
 
@@ -228,8 +228,8 @@ impl Mirror {
                     left.extend(found.map(|(seq, _)| *seq));
                 }
                 (Kind::Claim(_) | Kind::Foreign, false) => self.put(kind, kv.clone(), changes),
-                (Kind::Delay(request), true) => drop(self.delays.remove(&request)),
-                (Kind::Delay(request), false) => self.delay(request, kv),
+                (Kind::Delay(seat), true) => drop(self.delays.remove(&seat)),
+                (Kind::Delay(seat), false) => self.delay(seat, kv),
                 (Kind::Ended, false) => words.extend(Word::read(&kv.value).map(|w| (None, w))),
                 (Kind::Gone(request), false) => {
                     words.extend(Word::read(&kv.value).map(|w| (Some(request), w)));
@@ -243,7 +243,7 @@ impl Mirror {
                 continue;
             };
             let word = words.iter().find(|(gone, word)| match gone {
-                Some(request) => party.request == Some(*request),
+                Some(request) => party.request() == Some(*request),
                 None => word.seq == seq,
             });
             let held = held.contains(&seq);
@@ -318,13 +318,13 @@ impl Mirror {
 }
 
 fn party(kind: Kind, kv: KeyValue) -> Party {
-    let request = match kind {
-        Kind::Claim(request) => Some(request),
+    let seat = match kind {
+        Kind::Claim(seat) => Some(seat),
         _ => None,
     };
     Party {
-        record: request.and_then(|_| Record::read(&kv.value)),
-        request,
+        record: seat.and_then(|_| Record::read(&kv.value)),
+        seat,
         key: kv.key,
         lease: kv.lease,
     }

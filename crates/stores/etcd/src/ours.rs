@@ -3,23 +3,27 @@
 //! etcd forgets a claim with its key; here it is known which requests were queued or granted, and as
 //! what, so that a repeated request is never created a second time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clinch_core::store::{Claim, Grant};
-use clinch_core::{LostReason, Name, RequestId};
+use clinch_core::{ClientId, LostReason, Name, RequestId};
 
-use crate::keys::Keys;
+use crate::keys::{Keys, Seat};
 use crate::leases::Lease;
 use crate::record::Record;
 
 /// How many ended claims are remembered.
 const REMEMBERED: usize = 4096;
+/// How many names are remembered with the seat that they had last.
+const MOST_NAMES: usize = 4096;
 
 /// A claim of this client.
 #[derive(Debug, Clone)]
 pub(crate) struct Mine {
     pub(crate) name: Name,
+    pub(crate) seat: Seat,
     pub(crate) key: Vec<u8>,
     /// Where what stays of it is, if it has a lock-delay.
     pub(crate) delay: Option<Vec<u8>>,
@@ -48,13 +52,65 @@ struct Book {
     live: HashMap<RequestId, Mine>,
     past: HashMap<RequestId, Past>,
     order: VecDeque<RequestId>,
+    seats: Seats,
+}
+
+/// The seats of this client: a claim has one, and gives it back when nothing of it can come any more.
+#[derive(Debug, Default)]
+struct Seats {
+    client: u64,
+    free: BTreeSet<u64>,
+    made: u64,
+    /// A name that is claimed again and again always has the same key.
+    usual: HashMap<Name, u64>,
+}
+
+impl Seats {
+    fn take(&mut self, name: &Name) -> Seat {
+        let usual = self.usual.get(name).copied();
+        let number = usual.filter(|number| self.free.remove(number));
+        let number = number.or_else(|| self.free.pop_first()).unwrap_or_else(|| {
+            self.made += 1;
+            self.made
+        });
+        if self.usual.len() >= MOST_NAMES && !self.usual.contains_key(name) {
+            self.usual.clear();
+        }
+        self.usual.insert(name.clone(), number);
+        Seat(self.client, number)
+    }
+}
+
+impl Book {
+    fn leave(&mut self, request: RequestId, clean: bool) -> Option<Mine> {
+        let mine = self.live.remove(&request)?;
+        if clean && !mine.unknown {
+            self.seats.free.insert(mine.seat.1);
+        }
+        Some(mine)
+    }
 }
 
 /// The claims of this client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ours(Mutex<Book>);
 
 impl Ours {
+    pub(crate) fn new(client: ClientId) -> Self {
+        // A client may open several stores; their seats must differ.
+        static STORES: AtomicU64 = AtomicU64::new(0);
+        let store = STORES.fetch_add(1, Ordering::Relaxed);
+        let client = client.get() ^ store.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let book = Book {
+            seats: Seats {
+                client,
+                ..Seats::default()
+            },
+            ..Book::default()
+        };
+        Self(Mutex::new(book))
+    }
+
     fn book(&self) -> MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,17 +121,22 @@ impl Ours {
         if let Some(past) = book.past.get(&claim.request) {
             return Err(*past);
         }
-        let mine = book.live.entry(claim.request).or_insert_with(|| Mine {
-            name: claim.name.clone(),
-            key: keys.claim(&claim.name, claim.limit, claim.request),
-            delay: (!claim.lock_delay.is_zero())
-                .then(|| keys.delay(&claim.name, claim.limit, claim.request)),
-            record: Record::of(claim),
-            lease: None,
-            seq: None,
-            grant: None,
-            unknown: false,
-            leaving: false,
+        let Book { live, seats, .. } = &mut *book;
+        let mine = live.entry(claim.request).or_insert_with(|| {
+            let seat = seats.take(&claim.name);
+            Mine {
+                name: claim.name.clone(),
+                seat,
+                key: keys.claim(&claim.name, claim.limit, seat),
+                delay: (!claim.lock_delay.is_zero())
+                    .then(|| keys.delay(&claim.name, claim.limit, seat)),
+                record: Record::of(claim),
+                lease: None,
+                seq: None,
+                grant: None,
+                unknown: false,
+                leaving: false,
+            }
         });
         Ok(mine.clone())
     }
@@ -93,13 +154,15 @@ impl Ours {
 
     /// Nothing of it has ever been at etcd, and nothing will come.
     pub(crate) fn forget(&self, request: RequestId) {
-        self.book().live.remove(&request);
+        self.book().leave(request, true);
     }
 
-    /// It has ended.
+    /// It has ended. Its key is free again only if we have deleted it ourselves: else something of it may
+    /// still come, or stay.
     pub(crate) fn end(&self, request: RequestId, reason: LostReason) {
         let mut book = self.book();
-        let seq = book.live.remove(&request).and_then(|mine| mine.seq);
+        let mine = book.leave(request, reason == LostReason::Released);
+        let seq = mine.and_then(|mine| mine.seq);
         if book.past.contains_key(&request) {
             return;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clinch_core::store::line::Place;
 use clinch_core::store::{Claim, Ending, Predecessor};
-use clinch_core::{ClientId, OwnerId};
+use clinch_core::{ClientId, OwnerId, RequestId};
 use prost::Message;
 
 /// The value of a claim's key.
@@ -34,6 +34,11 @@ pub(crate) struct Record {
     /// When it was claimed, by the claimant's wall clock: for people, nothing depends on it.
     #[prost(uint64, tag = "11")]
     pub(crate) since: u64,
+    /// The request, in two halves.
+    #[prost(fixed64, tag = "12")]
+    request_high: u64,
+    #[prost(fixed64, tag = "13")]
+    request_low: u64,
 }
 
 impl Record {
@@ -50,6 +55,8 @@ impl Record {
             label: claim.label.as_deref().map(str::to_owned),
             value: claim.value.as_deref().map(str::to_owned),
             since: clinch_core::sequence_micros(),
+            request_high: half(claim.request.as_u128() >> 64),
+            request_low: half(claim.request.as_u128()),
         }
     }
 
@@ -61,6 +68,10 @@ impl Record {
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.encode_to_vec()
+    }
+
+    pub(crate) fn request(&self) -> RequestId {
+        RequestId::from_u128(u128::from(self.request_high) << 64 | u128::from(self.request_low))
     }
 
     pub(crate) fn place(&self) -> Place {
@@ -156,4 +167,8 @@ impl Word {
 
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn half(id: u128) -> u64 {
+    u64::try_from(id & u128::from(u64::MAX)).unwrap_or_default()
 }

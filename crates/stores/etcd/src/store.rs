@@ -50,7 +50,7 @@ impl EtcdStore {
         Ok(Self {
             info,
             me,
-            core: Core::new(session, Keys::new(&context.namespace), leases),
+            core: Core::new(session, Keys::new(&context.namespace), leases, me),
         })
     }
 

@@ -196,7 +196,7 @@ impl Ears {
         };
         let mut woken = Vec::new();
         for change in followed.mirror.apply(&self.keys, &name, &response.events) {
-            let Some(request) = change.party.request else {
+            let Some(request) = change.party.request() else {
                 continue;
             };
             if followed.waiting.get(&request) != Some(&change.seq) {

@@ -27,6 +27,9 @@ LIBRARIES = {"etcdctl": CASES, "go": CASES, "jetcd": CASES}
 class EtcdWorld(World):
     """A case with the server that all share."""
 
+    # etcd has none below.
+    shortest = "2s"
+
     def __init__(self, args, server, library, case, log):
         self.args, self.server, self.log = args, server, log
         name = f"{case}-{library}"

@@ -14,7 +14,7 @@ HELD = {}
 
 def start(name, lease, *command):
     seconds = max(1, int(lease) // 1000)
-    argv = ["etcdctl", f"--endpoints={ENDPOINT}", "lock", f"--ttl={seconds}", name, *command]
+    argv = ["etcdctl", f"--endpoints={ENDPOINT}", "lock", f"--ttl={seconds}", "--", name, *command]
     # It dies with us.
     guarded = ["setpriv", "--pdeathsig", "KILL", *argv]
     return subprocess.Popen(guarded, stdout=subprocess.PIPE, stderr=sys.stderr, text=True)

@@ -11,19 +11,25 @@
     reason = "a test fails by panicking, and plays the user, who has a runtime"
 )]
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clinch_testkit::servers::MariaDb;
+use clinch_testkit::wait::eventually;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, IsolationLevel, TxOpts};
 
 const SESSIONS: usize = 64;
-const ROUNDS: usize = 20;
 const NAMES: usize = 4;
+/// How often each session tries, at least.
+const ROUNDS: usize = 20;
+/// And at most, if there has been no deadlock yet: chance decides when the first one comes.
+const MOST: usize = 100 * ROUNDS;
 
 /// What a session met.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
+    tries: usize,
     acquired: u64,
     deadlocks: u64,
 }
@@ -69,17 +75,29 @@ enum Classic {
     SelectInsert,
 }
 
-async fn session(mut conn: Conn, number: usize, classic: Classic) -> Count {
+async fn session(mut conn: Conn, number: usize, classic: Classic, seen: Arc<AtomicBool>) -> Count {
     let mut count = Count::default();
-    for round in 0..ROUNDS {
-        let name = format!("name-{}", (number + round) % NAMES);
+    for round in 0..MOST {
+        if round >= ROUNDS && seen.load(Ordering::SeqCst) {
+            break;
+        }
+        count.tries += 1;
+        let name = match classic {
+            Classic::InsertDelete => format!("name-{}", (number + round) % NAMES),
+            // A few at a time, and always others: what is left of a deleted row until it is purged
+            // makes those who look for it wait in line.
+            Classic::SelectInsert => format!("name-{}-{round}", number % NAMES),
+        };
         let done = match classic {
             Classic::InsertDelete => insert_delete(&mut conn, &name).await,
             Classic::SelectInsert => select_insert(&mut conn, &name).await,
         };
         match done {
             Ok(acquired) => count.acquired += u64::from(acquired),
-            Err(Error::Server(e)) if e.code == 1213 => count.deadlocks += 1,
+            Err(Error::Server(e)) if e.code == 1213 => {
+                count.deadlocks += 1;
+                seen.store(true, Ordering::SeqCst);
+            }
             // Taken, or waited for too long: what such a lock calls "not acquired".
             Err(Error::Server(e)) if matches!(e.code, 1062 | 1205) => {}
             Err(e) => panic!("{e}"),
@@ -93,20 +111,54 @@ async fn run(classic: Classic) -> (Count, MariaDb) {
     server
         .sql("CREATE TABLE locks (name VARCHAR(50) PRIMARY KEY) ENGINE=InnoDB")
         .unwrap();
+    let seen = Arc::new(AtomicBool::new(false));
     let mut tasks = Vec::new();
     for number in 0..SESSIONS {
         let conn = Conn::from_url(server.url()).await.unwrap();
-        tasks.push(tokio::spawn(session(conn, number, classic)));
+        tasks.push(tokio::spawn(session(conn, number, classic, seen.clone())));
     }
     let mut all = Count::default();
     for task in tasks {
-        let ended = tokio::time::timeout(Duration::from_secs(120), task).await;
-        let count = ended.unwrap().unwrap();
+        let count = task.await.unwrap();
+        all.tries += count.tries;
         all.acquired += count.acquired;
         all.deadlocks += count.deadlocks;
     }
-    println!("{classic:?}: {all:?} of {}", SESSIONS * ROUNDS);
+    println!("{classic:?}: {all:?}");
     (all, server)
+}
+
+/// Without any chance: two who see a free lock both lock the gap, and then wait for each other.
+#[tokio::test]
+async fn two_who_see_a_free_lock_deadlock() {
+    let server = MariaDb::start().unwrap();
+    server
+        .sql("CREATE TABLE locks (name VARCHAR(50) PRIMARY KEY) ENGINE=InnoDB")
+        .unwrap();
+    let mut a = Conn::from_url(server.url()).await.unwrap();
+    let mut b = Conn::from_url(server.url()).await.unwrap();
+    let mut a = a.start_transaction(options()).await.unwrap();
+    let mut b = b.start_transaction(options()).await.unwrap();
+    for tx in [&mut a, &mut b] {
+        let select = "SELECT 1 FROM locks WHERE name = 'a' FOR UPDATE";
+        let taken: Option<u8> = tx.query_first(select).await.unwrap();
+        assert_eq!(taken, None);
+    }
+    let insert = "INSERT INTO locks (name) VALUES ('a')";
+    let second = async {
+        eventually("the first one waits", async || {
+            server.status("Innodb_row_lock_current_waits").unwrap() == 1
+        })
+        .await;
+        b.query_drop(insert).await
+    };
+    let (first, second) = tokio::join!(a.query_drop(insert), second);
+    let codes = [first, second].map(|done| match done {
+        Ok(()) => 0,
+        Err(Error::Server(e)) => e.code,
+        Err(e) => panic!("{e}"),
+    });
+    assert!(codes.contains(&0) && codes.contains(&1213), "{codes:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,10 +33,6 @@ pub(super) fn of_statement(error: Driver, alone: bool) -> Error {
             }
         }
         Driver::Server(answer) => of_server(answer),
-        Driver::Driver(DriverError::FromValue { .. } | DriverError::FromRow { .. }) => made(
-            ErrorKind::Corrupt,
-            format!("a column is not of the right type: {error}"),
-        ),
         Driver::Driver(DriverError::Params(_) | DriverError::StmtParamsMismatch { .. }) => {
             made(ErrorKind::Internal, error.to_string())
         }
@@ -92,6 +88,13 @@ pub(super) fn code(error: &Driver) -> Option<u16> {
         Driver::Server(answer) => Some(answer.code),
         _ => None,
     }
+}
+
+/// A column has what it should not have.
+pub(super) fn wrong_type() -> Error {
+    Error::new(ErrorKind::Corrupt, "a column is not of the right type")
+        .with_store("mysql")
+        .with_advice("nothing was changed; see what this form expects of it")
 }
 
 /// The connection is closed, or the answer to an earlier statement is outstanding.

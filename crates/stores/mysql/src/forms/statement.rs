@@ -3,7 +3,7 @@
 use clinch_core::Result;
 use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::{FromRow, Queryable};
-use mysql_async::{Conn, Params, Value};
+use mysql_async::{Conn, Params, Row, Value, from_row_opt};
 
 use super::{Session, refusal};
 
@@ -45,8 +45,11 @@ pub(super) async fn read<C: Session, R: FromRow + Send + 'static>(
     values: Vec<Value>,
 ) -> Result<Option<R>> {
     in_step(on.conn())?;
-    let row = on.exec_first(sql, Params::from(values)).await;
-    row.map_err(|e| refusal::of_statement(e, false))
+    let row: Result<Option<Row>, _> = on.exec_first(sql, Params::from(values)).await;
+    let row = row.map_err(|e| refusal::of_statement(e, false))?;
+    // The driver itself would panic.
+    let read = row.map(from_row_opt::<R>).transpose();
+    read.map_err(|_| refusal::wrong_type())
 }
 
 /// Refuses a connection on which an answer is outstanding, because the future that waited for it

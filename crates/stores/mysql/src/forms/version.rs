@@ -150,9 +150,7 @@ impl VersionColumn {
             let Some(row) = row else { return Ok(None) };
             let seen = row.get_opt::<u64, _>(0).and_then(Result::ok);
             let Some(seen) = seen else {
-                return Err(
-                    Error::new(ErrorKind::Corrupt, "a version is not a number").with_store("mysql")
-                );
+                return Err(refusal::wrong_type());
             };
             let set = change(&row);
             if set.is_empty() {

@@ -92,3 +92,21 @@ async fn no_change_is_lost() {
     .await;
     assert_eq!(server.sql("SELECT n, v FROM t").unwrap(), "192\t192");
 }
+
+#[tokio::test]
+async fn a_column_of_another_type_is_an_error() {
+    let server = server(
+        "CREATE TABLE t (id INT PRIMARY KEY, n INT, v VARCHAR(9)); \
+         INSERT INTO t VALUES (1, 0, 'x'), (2, 0, NULL)",
+    );
+    let (mut conn, pages) = (connect(&server).await, pages());
+    for id in [1_usize, 2] {
+        let wrong = pages.swap(&mut conn, id, 7, &[("n", 1.into())]).await;
+        let kind = wrong.unwrap_err().kind();
+        // The server itself will not compare a text with a number.
+        let right = [ErrorKind::Invalid, ErrorKind::Corrupt][id - 1];
+        assert_eq!(kind, right);
+        let wrong = pages.update(&mut conn, id, &[], 1, |_| panic!("it is not asked"));
+        assert_eq!(wrong.await.unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use clinch_core::{Clock, Effect, Error, ErrorKind, Result, Token, valid_for};
+use clinch_core::{Clock, Effect, Error, ErrorKind, Result, valid_for};
 use mysql_async::{Conn, Value};
 
 use super::row_hold::RowHold;
+use super::row_seen::{Seen, lost};
 use super::{Session, ident, refusal, statement};
 
 /// The server's time in microseconds, whatever time zone the session has.
@@ -302,21 +303,6 @@ impl LockColumns {
     }
 }
 
-/// What a row says.
-#[derive(Debug)]
-struct Seen {
-    owner: Option<String>,
-    token: u64,
-    /// Microseconds until the lease ends.
-    left: i64,
-}
-
-impl Seen {
-    fn is_held_with(&self, token: Token) -> bool {
-        self.owner.is_some() && self.token == token.get()
-    }
-}
-
 fn micros(lease: Duration) -> Result<u64> {
     match u64::try_from(lease.as_micros()) {
         Ok(micros) if micros > 0 && lease <= LONGEST => Ok(micros),
@@ -325,19 +311,4 @@ fn micros(lease: Duration) -> Result<u64> {
                 .with_store("mysql"),
         ),
     }
-}
-
-fn lost(token: Token, row: Option<Seen>) -> Error {
-    let now = match row {
-        None => "the row is gone".to_owned(),
-        Some(row) if row.token != token.get() => format!("it was granted again with {}", row.token),
-        Some(row) if row.owner.is_none() => "it was released".to_owned(),
-        Some(_) => "its lease has ended".to_owned(),
-    };
-    Error::new(
-        ErrorKind::Lost,
-        format!("the row is not held with token {token}: {now}"),
-    )
-    .with_store("mysql")
-    .with_advice("stop what you do with it, and claim it again")
 }

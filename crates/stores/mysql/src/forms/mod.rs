@@ -28,6 +28,7 @@ mod lock_columns;
 mod refusal;
 mod row_hold;
 mod row_lock;
+mod row_seen;
 mod session;
 mod statement;
 mod version;

@@ -162,6 +162,25 @@ fn one_of_three_does_nothing() {
     assert_eq!(last.ctl(&["get", "a"]).unwrap(), "a\n2");
 }
 
+/// The others go on, it does not; and it takes over what they did.
+#[test]
+fn a_member_is_cut_off_while_the_others_go_on() {
+    let cluster = EtcdCluster::start_divisible().unwrap();
+    let old = cluster.leader().unwrap();
+    cluster.ctl(&["put", "a", "1"]).unwrap();
+    cluster.cut_off(old).unwrap();
+    let new = cluster.wait_for_new_leader(old).unwrap();
+    let (cut, going) = (cluster.member(old).unwrap(), cluster.member(new).unwrap());
+    going.ctl(&["put", "a", "2"]).unwrap();
+    assert!(cut.ctl(&["put", "a", "3"]).is_err());
+    let stale = cut.ctl(&["get", "a", "--consistency=s"]).unwrap();
+    assert_eq!(stale, "a\n1");
+    cluster.heal().unwrap();
+    assert_eq!(cut.ctl(&["get", "a"]).unwrap(), "a\n2");
+    let whole = EtcdCluster::start().unwrap();
+    assert!(whole.cut_off(0).is_err());
+}
+
 #[test]
 fn a_cluster_has_one_authority_and_one_password() {
     let cluster =

@@ -23,6 +23,7 @@ mod etcd;
 mod etcd_builder;
 mod etcd_cluster;
 mod etcd_metrics;
+mod etcd_peers;
 mod folder;
 mod mariadb;
 mod mariadb_builder;

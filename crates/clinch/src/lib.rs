@@ -51,3 +51,14 @@ pub mod blocking {
 pub mod redis {
     pub use clinch_redis::fence;
 }
+
+/// What is particular to etcd: the check of tokens at data that live there.
+///
+/// ```
+/// let token = clinch::Token::new(7, 0).unwrap();
+/// assert_eq!(clinch::etcd::fence::text(token).len(), 19);
+/// ```
+#[cfg(feature = "etcd")]
+pub mod etcd {
+    pub use clinch_etcd::fence;
+}

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use clinch_core::{BootTime, ClientId, Effect, Error, ErrorKind, Result};
+use clinch_core::{BootTime, ClientId, Effect, Error, ErrorKind, Result, keeper};
 use tonic::codegen::tokio_stream;
 
 use crate::error::{Trouble, strange};
@@ -87,6 +87,8 @@ pub(crate) fn seconds(span: Duration) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Leases {
     session: Arc<Session>,
+    /// A key of our namespace: what is asked for when only the answer counts.
+    any_key: Vec<u8>,
     client: u64,
     given: AtomicU64,
     pool: Mutex<HashMap<Length, Arc<Lease>>>,
@@ -96,15 +98,16 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    pub(crate) fn new(session: Arc<Session>, client: ClientId) -> Self {
-        Self {
+    pub(crate) fn new(session: Arc<Session>, client: ClientId, any_key: Vec<u8>) -> Arc<Self> {
+        Arc::new(Self {
             session,
+            any_key,
             client: client.get(),
             given: AtomicU64::default(),
             pool: Mutex::default(),
             granting: tokio::sync::Mutex::default(),
             memory: Mutex::default(),
-        }
+        })
     }
 
     fn pool(&self) -> MutexGuard<'_, HashMap<Length, Arc<Lease>>> {
@@ -120,38 +123,53 @@ impl Leases {
         i64::try_from(mixed >> 1).unwrap_or(1).max(1)
     }
 
+    fn good(&self, length: Length, until: BootTime) -> Option<Arc<Lease>> {
+        let lease = self.pool().get(&length).cloned();
+        lease.filter(|lease| !lease.is_dead() && lease.until() >= until)
+    }
+
     /// The lease for claims of this length, good until then at least.
     pub(crate) async fn get(
-        &self,
+        self: &Arc<Self>,
         lease: Duration,
         delay: Duration,
         until: BootTime,
     ) -> Result<Arc<Lease>, Trouble> {
         let length = Length::of(lease, delay);
-        let good = || {
-            self.pool()
-                .get(&length)
-                .filter(|l| !l.is_dead() && l.until() >= until)
-                .cloned()
-        };
-        if let Some(lease) = good() {
+        if let Some(lease) = self.good(length, until) {
             return Ok(lease);
         }
-        // One at a time: those who come meanwhile find it done.
-        let _granting = self.granting.lock().await;
-        if let Some(lease) = good() {
-            return Ok(lease);
-        }
-        let old = self.pool().get(&length).cloned();
-        if let Some(lease) = old
-            && lease.until() > self.session.clock.now()
-            && self.keep(&lease).await?
-        {
-            return Ok(lease);
-        }
-        let new = Arc::new(self.make(length).await?);
-        self.pool().insert(length, new.clone());
-        Ok(new)
+        let leases = self.clone();
+        self.alone(async move {
+            // Those who came meanwhile find it done.
+            if let Some(lease) = leases.good(length, until) {
+                return Ok(lease);
+            }
+            let old = leases.pool().get(&length).cloned();
+            if let Some(lease) = old
+                && lease.until() > leases.session.clock.now()
+                && leases.keep(&lease).await?
+            {
+                return Ok(lease);
+            }
+            let new = Arc::new(leases.make(length).await?);
+            leases.pool().insert(length, new.clone());
+            Ok(new)
+        })
+        .await
+    }
+
+    /// One at a time, and on the keeper: a caller that is polled no more would keep all others out.
+    async fn alone<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl Future<Output = Result<T, Trouble>> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let leases = self.clone();
+        keeper::run(async move {
+            let _granting = leases.granting.lock().await;
+            Ok(work.await)
+        })
+        .await?
     }
 
     async fn make(&self, length: Length) -> Result<Lease, Trouble> {
@@ -289,7 +307,7 @@ impl Leases {
     /// Asks what only a leader with a majority can answer: the term.
     async fn majority(&self) -> Result<u64, Trouble> {
         let request = RangeRequest {
-            key: b"\0".to_vec(),
+            key: self.any_key.clone(),
             count_only: true,
             ..RangeRequest::default()
         };
@@ -297,26 +315,29 @@ impl Leases {
         Ok(header(reply.header)?.1)
     }
 
-    /// What keys hang on that are to be forgotten after a while: good for at least half of it.
-    pub(crate) async fn memory(&self) -> Result<i64, Trouble> {
-        let remember = self.session.config.remember;
-        let fresh = || {
-            let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = self.session.clock.now();
-            memory
-                .filter(|(_, sent)| now.since(*sent) < remember)
-                .map(|(id, _)| id)
-        };
-        if let Some(id) = fresh() {
+    /// What keys hang on that are to be forgotten after a while: good for at least that long.
+    pub(crate) async fn memory(self: &Arc<Self>) -> Result<i64, Trouble> {
+        if let Some(id) = self.fresh_memory() {
             return Ok(id);
         }
-        let _granting = self.granting.lock().await;
-        if let Some(id) = fresh() {
-            return Ok(id);
-        }
-        let (id, sent, ..) = self.grant(seconds(remember) * 2).await?;
-        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = Some((id, sent));
-        Ok(id)
+        let leases = self.clone();
+        self.alone(async move {
+            if let Some(id) = leases.fresh_memory() {
+                return Ok(id);
+            }
+            let ttl = seconds(leases.session.config.remember) * 2;
+            let (id, sent, ..) = leases.grant(ttl).await?;
+            *leases.memory.lock().unwrap_or_else(PoisonError::into_inner) = Some((id, sent));
+            Ok(id)
+        })
+        .await
+    }
+
+    fn fresh_memory(&self) -> Option<i64> {
+        let (now, remember) = (self.session.clock.now(), self.session.config.remember);
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = memory.filter(|(_, sent)| now.since(*sent) < remember);
+        fresh.map(|(id, _)| id)
     }
 
     /// A lease was not found: which one it was does not matter, all are asked for anew.

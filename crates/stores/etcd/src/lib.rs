@@ -14,6 +14,7 @@ mod core;
 mod doctor;
 mod error;
 mod events;
+pub mod fence;
 mod floor;
 mod inspect;
 mod keys;

@@ -41,7 +41,8 @@ impl EtcdStore {
     pub(crate) async fn connect(config: Arc<Config>, context: OpenContext) -> Result<Self> {
         let me = context.identity.info().id;
         let session = Session::new(config, context.clock);
-        let leases = Arc::new(Leases::new(session.clone(), me));
+        let keys = Keys::new(&context.namespace);
+        let leases = Leases::new(session.clone(), me, keys.starting("").0);
         // A lease of a second becomes the shortest that the cluster has; nobody keeps it alive.
         let probe = async { Ok::<_, Trouble>((leases.grant(1).await?, leases.memory().await?)) };
         let ((_, _, least, _), _) = probe.await.map_err(Trouble::of_a_read)?;
@@ -50,7 +51,7 @@ impl EtcdStore {
         Ok(Self {
             info,
             me,
-            core: Core::new(session, Keys::new(&context.namespace), leases, me),
+            core: Core::new(session, keys, leases, me),
         })
     }
 

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use clinch_core::store::{Busy, Claim, ClaimReply, Ending, Grant, Queued, mismatch};
-use clinch_core::{BootTime, Effect, Error, ErrorKind, LostReason, MAX_SEQ, Result};
+use clinch_core::store::{Busy, Claim, ClaimReply, Ending, mismatch};
+use clinch_core::{BootTime, Error, ErrorKind, Result};
 
 use crate::core::{Core, held};
-use crate::error::{Trouble, strange};
-use crate::leases::Lease;
-use crate::mirror::{Mirror, Standing};
+use crate::error::Trouble;
+use crate::lease::Lease;
+use crate::mirror::Mirror;
 use crate::ours::Mine;
 use crate::record::Word;
+use crate::stand::number;
 use crate::txn::{self, Done};
-use crate::wakes::Follow;
 use crate::wire::{Op, TxnRequest};
 
 /// How often a claim begins again when its leases turn out to have ended, or when others came
@@ -20,16 +20,16 @@ use crate::wire::{Op, TxnRequest};
 const ROUNDS: usize = 16;
 
 /// One attempt at a claim.
-struct Attempt<'a> {
-    claim: &'a Claim,
-    mine: Mine,
-    lease: Arc<Lease>,
+pub(crate) struct Attempt<'a> {
+    pub(crate) claim: &'a Claim,
+    pub(crate) mine: Mine,
+    pub(crate) lease: Arc<Lease>,
     /// What was known about the lease before anything was sent.
-    word: (BootTime, u64),
+    pub(crate) word: (BootTime, u64),
     /// What words hang on.
-    memory: i64,
+    pub(crate) memory: i64,
     /// The lease must live until then.
-    until: BootTime,
+    pub(crate) until: BootTime,
 }
 
 impl Core {
@@ -237,175 +237,8 @@ impl Core {
         [txn::put(&at.mine.key, at.mine.record.bytes(), at.lease.id)]
     }
 
-    fn put_delay(&self, at: &Attempt<'_>) -> Option<Op> {
+    pub(crate) fn put_delay(&self, at: &Attempt<'_>) -> Option<Op> {
         let (key, lease) = (at.mine.delay.as_ref()?, at.lease.companion?);
         Some(txn::put(key, at.mine.record.bytes(), lease))
     }
-
-    /// The claim's key is there, in this listing.
-    async fn found(
-        &self,
-        at: &Attempt<'_>,
-        mirror: Mirror,
-        term: u64,
-    ) -> Result<Option<ClaimReply>, Trouble> {
-        let request = at.claim.request;
-        let (seq, party) = mirror.find(request).ok_or_else(strange)?;
-        let seq = number(seq)?;
-        let moved = party.lease != at.lease.id;
-        self.ours.update(request, |mine| mine.seq = Some(seq));
-        if moved {
-            // Put by an earlier attempt, on another lease: move it.
-            self.ours.update(request, |mine| mine.lease = None);
-            return Ok(None);
-        }
-        let known = self.ours.get(request).and_then(|mine| mine.grant);
-        if let Some(grant) = known {
-            return self.granted(at, seq, grant.predecessor, term).await;
-        }
-        match mirror.standing(seq).ok_or_else(strange)? {
-            Standing::Holds => {
-                let before = mirror.predecessor(seq);
-                self.holds(
-                    at,
-                    seq,
-                    before,
-                    mirror.delays.contains_key(&at.mine.seat),
-                    term,
-                )
-                .await
-            }
-            Standing::Waits(ahead) => {
-                self.leases
-                    .proven(&at.lease, at.word, term, at.until)
-                    .await?;
-                match self.ears.follow(&at.claim.name, request, seq, mirror) {
-                    Follow::Waiting => Ok(Some(ClaimReply::Queued(Queued {
-                        ahead,
-                        retry_after: None,
-                        wakes_kept: true,
-                    }))),
-                    Follow::Granted(grant) => {
-                        self.holds(at, seq, grant.predecessor, false, term).await
-                    }
-                    // What happened to it is asked for.
-                    Follow::Gone => Ok(None),
-                }
-            }
-        }
-    }
-
-    /// The claim has reached the front.
-    async fn holds(
-        &self,
-        at: &Attempt<'_>,
-        seq: u64,
-        before: Option<clinch_core::store::Predecessor>,
-        delay_is_there: bool,
-        term: u64,
-    ) -> Result<Option<ClaimReply>, Trouble> {
-        if let (false, Some(put)) = (delay_is_there, self.put_delay(at)) {
-            let txn = TxnRequest {
-                compare: vec![txn::created(&at.mine.key, seq)],
-                success: vec![put],
-                failure: Vec::new(),
-            };
-            if !txn::run(&self.session, txn).await?.succeeded {
-                return Ok(None);
-            }
-        }
-        self.note(at.claim.request);
-        self.granted(at, seq, before, term).await
-    }
-
-    /// The claim holds.
-    async fn granted(
-        &self,
-        at: &Attempt<'_>,
-        seq: u64,
-        predecessor: Option<clinch_core::store::Predecessor>,
-        term: u64,
-    ) -> Result<Option<ClaimReply>, Trouble> {
-        let grant = Grant { seq, predecessor };
-        self.ours.update(at.claim.request, |mine| {
-            mine.seq = Some(seq);
-            mine.grant = Some(grant.clone());
-        });
-        self.ears.unfollow(&at.claim.name, at.claim.request);
-        self.leases
-            .proven(&at.lease, at.word, term, at.until)
-            .await?;
-        Ok(Some(ClaimReply::Granted(grant)))
-    }
-
-    /// The claim was there with this number: whether it still is, and how it stands.
-    async fn again(&self, at: &Attempt<'_>, seq: u64) -> Result<Option<ClaimReply>, Trouble> {
-        let (name, request) = (&at.claim.name, at.claim.request);
-        let same = at
-            .mine
-            .lease
-            .as_ref()
-            .is_some_and(|lease| lease.id == at.lease.id);
-        let mut success = Vec::new();
-        let mut record = at.mine.record.clone();
-        record.set_lease(at.claim.lease);
-        if !same {
-            success.push(txn::put(&at.mine.key, record.bytes(), at.lease.id));
-            if at.mine.grant.is_some() {
-                success.extend(self.put_delay(at));
-            }
-        }
-        let puts = success.len();
-        success.extend(self.listing(name));
-        let txn = TxnRequest {
-            compare: vec![txn::created(&at.mine.key, seq)],
-            success,
-            failure: self.words(name, request).into(),
-        };
-        let mut done = txn::run(&self.session, txn).await?;
-        if !done.succeeded {
-            let word = self.reason(&at.mine, &mut done)?;
-            let reason = word.unwrap_or_else(|| self.reason_without_word(&at.mine));
-            self.lost(&at.mine, request, reason);
-            return Ok(Some(ClaimReply::Gone(reason)));
-        }
-        if !same {
-            self.ours.update(request, |mine| {
-                mine.lease = Some(at.lease.clone());
-                mine.record = record;
-            });
-        }
-        done.replies.by_ref().take(puts).for_each(drop);
-        let mirror = self.read_listing(name, &mut done)?;
-        self.found(at, mirror, done.term).await
-    }
-
-    /// One of our claims has ended without our doing.
-    pub(crate) fn lost(&self, mine: &Mine, request: clinch_core::RequestId, reason: LostReason) {
-        self.ours.end(request, reason);
-        self.ears.unfollow(&mine.name, request);
-        self.settle_later(mine.clone(), request, reason);
-    }
-}
-
-impl Trouble {
-    pub(crate) fn may_have_taken_effect(&self) -> bool {
-        match self {
-            Self::Ours(error) => error.may_have_taken_effect(),
-            Self::Theirs(status, to) => {
-                let error = Error::from(Self::Theirs(status.clone(), to.clone()));
-                error.may_have_taken_effect()
-            }
-        }
-    }
-}
-
-/// A revision as the number of a claim.
-fn number(revision: u64) -> Result<u64, Trouble> {
-    if revision > MAX_SEQ {
-        let text = format!("the revision {revision} is beyond what a token can carry");
-        let error = Error::new(ErrorKind::Unsupported, text);
-        return Err(error.with_effect(Effect::Possible).into());
-    }
-    Ok(revision)
 }

@@ -117,10 +117,10 @@ impl Config {
             remember: url.take_duration("remember")?.unwrap_or(DEFAULT_REMEMBER),
         };
         url.finish(&KNOWN)?;
-        let sensible = Duration::from_secs(10)..=LONGEST_REMEMBER;
+        let sensible = Duration::from_secs(5)..=LONGEST_REMEMBER;
         if config.timeout.is_zero() || !sensible.contains(&config.remember) {
             return Err(Error::invalid(
-                "timeout must be above 0, and remember from 10s to 30d",
+                "timeout must be above 0, and remember from 5s to 30d",
             ));
         }
         Ok(config)

@@ -126,13 +126,27 @@ impl Core {
 
     /// Writes down, somewhat later, that this claim was granted.
     pub(crate) fn note(&self, request: RequestId) {
+        self.scribe().note(request, SETTLED);
+    }
+
+    /// Writes it down once more, before it is forgotten: the hold lasts.
+    pub(crate) fn note_again(&self, request: RequestId, mine: &Mine) {
+        let (now, remember) = (self.clock.now(), self.session.config.remember);
+        if mine
+            .noted
+            .is_some_and(|noted| now.since(noted) >= remember / 2)
+        {
+            self.scribe().note(request, Duration::ZERO);
+        }
+    }
+
+    fn scribe(&self) -> Scribe {
         Scribe {
             session: self.session.clone(),
             keys: self.keys.clone(),
             leases: self.leases.clone(),
             ours: self.ours.clone(),
         }
-        .note(request);
     }
 }
 
@@ -146,10 +160,10 @@ struct Scribe {
 }
 
 impl Scribe {
-    fn note(&self, request: RequestId) {
+    fn note(&self, request: RequestId, later: Duration) {
         let scribe = self.clone();
         let writing = async move {
-            scribe.session.clock.sleep(SETTLED).await;
+            scribe.session.clock.sleep(later).await;
             if let Err(trouble) = scribe.write(request).await {
                 // The next holder is told less.
                 tracing::debug!(?trouble, "a grant was not written down");
@@ -175,7 +189,9 @@ impl Scribe {
             )],
             failure: Vec::new(),
         };
+        let now = self.session.clock.now();
         txn::run(&self.session, txn).await?;
+        self.ours.update(request, |mine| mine.noted = Some(now));
         Ok(())
     }
 }
@@ -191,7 +207,7 @@ impl Granted for Scribe {
             }
         });
         if complete {
-            self.note(request);
+            self.note(request, SETTLED);
         }
         complete
     }

@@ -46,6 +46,16 @@ impl Trouble {
         }
     }
 
+    pub(crate) fn may_have_taken_effect(&self) -> bool {
+        match self {
+            Self::Ours(error) => error.may_have_taken_effect(),
+            Self::Theirs(status, to) => {
+                let error = Error::from(Self::Theirs(status.clone(), to.clone()));
+                error.may_have_taken_effect()
+            }
+        }
+    }
+
     /// The error of something that was only asked.
     pub(crate) fn of_a_read(self) -> Error {
         Error::from(self).with_effect(Effect::None)

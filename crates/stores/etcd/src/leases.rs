@@ -15,73 +15,12 @@ use clinch_core::{BootTime, ClientId, Effect, Error, ErrorKind, Result, keeper};
 use tonic::codegen::tokio_stream;
 
 use crate::error::{Trouble, strange};
+use crate::lease::{Lease, Length, seconds};
 use crate::session::Session;
 use crate::wire::{
     Header, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
     LeaseRevokeRequest, LeaseRevokeResponse, RangeRequest, RangeResponse,
 };
-
-/// A lease at etcd.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    pub(crate) id: i64,
-    /// A second one, longer by the lock-delay: what hangs on it outlives the first.
-    pub(crate) companion: Option<i64>,
-    /// What it was asked for.
-    length: Length,
-    ttl: Duration,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct State {
-    /// When the last request that was answered with "it lives" was sent.
-    sent: BootTime,
-    /// The term in which that was said.
-    term: u64,
-    dead: bool,
-}
-
-/// Whole seconds of a lease, and of the lock-delay behind it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Length(u64, u64);
-
-impl Lease {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The last word about it: until when it lives, said in which term.
-    pub(crate) fn word(&self) -> (BootTime, u64) {
-        let state = self.state();
-        (state.sent + self.ttl, state.term)
-    }
-
-    fn until(&self) -> BootTime {
-        self.word().0
-    }
-
-    pub(crate) fn is_dead(&self) -> bool {
-        self.state().dead
-    }
-
-    /// Whether claims with this lease and lock-delay hang on it.
-    pub(crate) fn is_for(&self, lease: Duration, delay: Duration) -> bool {
-        self.length == Length::of(lease, delay)
-    }
-}
-
-impl Length {
-    fn of(lease: Duration, delay: Duration) -> Self {
-        let spare = (lease / 8).clamp(Duration::from_secs(1), Duration::from_secs(5));
-        Self(seconds(lease + spare), seconds(delay))
-    }
-}
-
-/// Up to the next whole second.
-pub(crate) fn seconds(span: Duration) -> u64 {
-    span.as_secs() + u64::from(span.subsec_nanos() > 0)
-}
 
 /// The leases of one client.
 #[derive(Debug)]
@@ -178,17 +117,7 @@ impl Leases {
             0 => None,
             delay => Some(self.grant(ttl.as_secs() + delay).await?.0),
         };
-        Ok(Lease {
-            id,
-            companion,
-            length,
-            ttl,
-            state: Mutex::new(State {
-                sent,
-                term,
-                dead: false,
-            }),
-        })
+        Ok(Lease::new(id, companion, length, ttl, (sent, term)))
     }
 
     /// A new lease: its number, when it was asked for, its length, the term.
@@ -243,10 +172,7 @@ impl Leases {
                 return Ok(false);
             }
         }
-        let mut state = lease.state();
-        if sent > state.sent {
-            (state.sent, state.term) = (sent, term);
-        }
+        lease.lives(sent, term);
         Ok(true)
     }
 
@@ -265,7 +191,7 @@ impl Leases {
 
     /// It has ended: nobody gets it any more.
     pub(crate) fn bury(&self, lease: &Lease) {
-        lease.state().dead = true;
+        lease.dies();
         let mut pool = self.pool();
         if pool
             .get(&lease.length)
@@ -325,7 +251,8 @@ impl Leases {
             if let Some(id) = leases.fresh_memory() {
                 return Ok(id);
             }
-            let ttl = seconds(leases.session.config.remember) * 2;
+            // It is used for a third of its life.
+            let ttl = seconds(leases.session.config.remember) * 3;
             let (id, sent, ..) = leases.grant(ttl).await?;
             *leases.memory.lock().unwrap_or_else(PoisonError::into_inner) = Some((id, sent));
             Ok(id)
@@ -363,7 +290,7 @@ impl Leases {
     pub(crate) async fn revoke_all(&self, companions: bool) -> Result<()> {
         let leases: Vec<_> = self.pool().drain().map(|(_, lease)| lease).collect();
         for lease in leases {
-            lease.state().dead = true;
+            lease.dies();
             let companion = lease.companion.filter(|_| companions);
             for id in [Some(lease.id), companion].into_iter().flatten() {
                 let path = "/etcdserverpb.Lease/LeaseRevoke";

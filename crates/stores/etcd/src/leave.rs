@@ -6,7 +6,7 @@ use clinch_core::{LostReason, Name, RequestId, Result, keeper};
 use crate::core::Core;
 use crate::error::Trouble;
 use crate::keys::Seat;
-use crate::leases::seconds;
+use crate::lease::seconds;
 use crate::mirror::{Party, Standing};
 use crate::ours::Mine;
 use crate::record::Word;

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clinch_core::store::{Claim, Grant};
-use clinch_core::{ClientId, LostReason, Name, RequestId};
+use clinch_core::{BootTime, ClientId, LostReason, Name, RequestId};
 
 use crate::keys::{Keys, Seat};
-use crate::leases::Lease;
+use crate::lease::Lease;
 use crate::record::Record;
 
 /// How many ended claims are remembered.
@@ -35,6 +35,8 @@ pub(crate) struct Mine {
     pub(crate) grant: Option<Grant>,
     /// A request to create it may still be under way.
     pub(crate) unknown: bool,
+    /// When its grant was last written down.
+    pub(crate) noted: Option<BootTime>,
     /// A release may have arrived whose reply was lost.
     pub(crate) leaving: bool,
 }
@@ -135,6 +137,7 @@ impl Ours {
                 seq: None,
                 grant: None,
                 unknown: false,
+                noted: None,
                 leaving: false,
             }
         });

@@ -10,7 +10,7 @@ use clinch_core::{Error, ErrorKind, LostReason, Result};
 
 use crate::core::Core;
 use crate::error::Trouble;
-use crate::leases::Lease;
+use crate::lease::Lease;
 use crate::ours::Mine;
 use crate::txn;
 use crate::wire::TxnRequest;
@@ -85,6 +85,11 @@ impl Core {
                 } else {
                     self.bury_batch(batch, &mut replies);
                 }
+            }
+        }
+        for item in &items {
+            if replies.get(item.at) == Some(&RenewReply::Held) {
+                self.note_again(item.renewal.hold.request, &item.mine);
             }
         }
         Ok(replies)

@@ -13,19 +13,15 @@ use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use crate::config::Config;
 use crate::error::Trouble;
-use crate::wire::{AuthenticateRequest, AuthenticateResponse};
 
 /// The largest reply: a listing of very many claims.
 const LARGEST: usize = 256 << 20;
-/// An idle connection is asked for a sign of life after this time: a member that stands still would
-/// not be noticed by a watch otherwise.
-const QUIET: Duration = Duration::from_secs(2);
 
 /// A member that has not answered for this long, when the caller leaves, is given up.
 const STALLED: Duration = Duration::from_millis(500);
@@ -33,10 +29,10 @@ const STALLED: Duration = Duration::from_millis(500);
 /// One connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Live {
-    channel: Channel,
-    number: u64,
-    to: Arc<str>,
-    token: Option<MetadataValue<Ascii>>,
+    pub(crate) channel: Channel,
+    pub(crate) number: u64,
+    pub(crate) to: Arc<str>,
+    pub(crate) token: Option<MetadataValue<Ascii>>,
 }
 
 impl Live {
@@ -65,8 +61,8 @@ pub(crate) struct Session {
     live: Mutex<Option<Live>>,
     making: tokio::sync::Mutex<()>,
     /// The member to begin with.
-    first: AtomicUsize,
-    made: AtomicU64,
+    pub(crate) first: AtomicUsize,
+    pub(crate) made: AtomicU64,
     requests: AtomicU64,
 }
 
@@ -129,79 +125,6 @@ impl Session {
         .await
     }
 
-    /// Connects to the first member that answers.
-    async fn connect(&self) -> Result<Live> {
-        let mut last = None;
-        for _ in 0..self.config.members.len() {
-            let members = &self.config.members;
-            let at = self.first.load(Ordering::Relaxed) % members.len().max(1);
-            let Some(member) = members.get(at) else { break };
-            match self.connect_to(member).await {
-                Ok(live) => return Ok(live),
-                Err(error) if error.kind() != ErrorKind::Unreachable => return Err(error),
-                Err(error) => last = Some(error),
-            }
-            self.first.fetch_add(1, Ordering::Relaxed);
-        }
-        Err(last.unwrap_or_else(|| Error::invalid("no member is given")))
-    }
-
-    async fn connect_to(&self, member: &str) -> Result<Live> {
-        let limit = self.config.timeout;
-        let unreachable = |text: String| {
-            Error::new(ErrorKind::Unreachable, text).with_advice("is it etcd, and does it run?")
-        };
-        let endpoint = self.endpoint(member)?;
-        let channel = tokio::select! {
-            biased;
-            channel = endpoint.connect() => channel.map_err(|error| {
-                unreachable(format!("cannot connect to {member}: {}", chain(&error)))
-            })?,
-            () = self.clock.sleep(limit) => {
-                return Err(unreachable(format!("{member} does not answer within {limit:?}")));
-            }
-        };
-        let mut live = Live {
-            channel,
-            number: self.made.fetch_add(1, Ordering::Relaxed),
-            to: member.into(),
-            token: None,
-        };
-        if let Some(login) = &self.config.login {
-            let request = AuthenticateRequest {
-                name: login.user.clone(),
-                password: login.password.clone(),
-            };
-            let path = "/etcdserverpb.Auth/Authenticate";
-            let reply: Result<AuthenticateResponse, _> = self.call_on(&live, path, request).await;
-            let token = reply.map_err(Trouble::of_a_read)?.token;
-            live.token = token.parse().ok();
-        }
-        Ok(live)
-    }
-
-    fn endpoint(&self, member: &str) -> Result<Endpoint> {
-        let scheme = if self.config.tls.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        let bad =
-            |error: tonic::transport::Error| Error::invalid(format!("{member}: {}", chain(&error)));
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{member}"))
-            .map_err(bad)?
-            .connect_timeout(self.config.timeout)
-            .http2_keep_alive_interval(QUIET)
-            .keep_alive_timeout(self.config.timeout)
-            .keep_alive_while_idle(true)
-            .tcp_nodelay(true);
-        match &self.config.tls {
-            #[cfg(feature = "tls")]
-            Some(tls) => endpoint.tls_config(tls.client_config()?).map_err(bad),
-            _ => Ok(endpoint),
-        }
-    }
-
     /// One request and its reply, within the time limit.
     pub(crate) async fn call<Q, A>(
         self: &Arc<Self>,
@@ -253,7 +176,12 @@ impl Session {
         Ok(reply.into_inner())
     }
 
-    async fn call_on<Q, A>(&self, live: &Live, path: &'static str, message: Q) -> Result<A, Trouble>
+    pub(crate) async fn call_on<Q, A>(
+        &self,
+        live: &Live,
+        path: &'static str,
+        message: Q,
+    ) -> Result<A, Trouble>
     where
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
@@ -356,15 +284,4 @@ impl Drop for Waiting<'_> {
             session.give_up(live);
         }
     }
-}
-
-/// An error and what caused it: the cause is where tonic says what is wrong.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

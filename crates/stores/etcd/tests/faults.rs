@@ -271,7 +271,7 @@ async fn a_renewal_with_another_length() {
 #[tokio::test]
 async fn every_key_hangs_on_a_lease() {
     let server = Etcd::start().unwrap();
-    let url = format!("{}?remember=10s", server.url());
+    let url = format!("{}?remember=5s", server.url());
     let one = clinch(&url).await;
     for n in 0..20 {
         let lock = one.lock(format!("n{n}")).lease(LEASE);

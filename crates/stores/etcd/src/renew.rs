@@ -33,9 +33,7 @@ impl Core {
         let until = self.clock.now();
         for (at, renewal) in renewals.iter().enumerate() {
             let hold = &renewal.hold;
-            if let Some(past) = self.ours.past(hold.request)
-                && past.seq == Some(hold.seq)
-            {
+            if let Some(past) = self.ours.past(hold.request) {
                 set(&mut replies, at, RenewReply::Lost(past.reason));
             }
             let mine = self.ours.get(hold.request);

@@ -100,15 +100,15 @@ impl Core {
         match mine.as_ref().and_then(|mine| Some((mine, mine.seq?))) {
             Some((mine, seq)) => {
                 let held = mine.grant.is_some();
-                let done = self.ending(request, mine, seq, held).await?;
-                // A key that was gone already may have left a delay at its seat.
-                self.ours.end(
-                    request,
-                    match done.succeeded {
-                        true => LostReason::Released,
-                        false => LostReason::Forgotten,
-                    },
-                );
+                let mut done = self.ending(request, mine, seq, held).await?;
+                let reason = match done.succeeded {
+                    true => LostReason::Released,
+                    // It had ended before, and may have left a delay at its seat.
+                    false => self
+                        .reason(mine, &mut done)?
+                        .unwrap_or_else(|| self.reason_without_word(mine)),
+                };
+                self.ours.end(request, reason);
             }
             None => self.withdraw_unknown(claim).await?,
         }

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +114,7 @@ struct Side {
     stores: Vec<Arc<dyn Store>>,
     order: HashMap<u64, u64>,
     seqs: HashMap<u128, u64>,
+    waiting: HashSet<u128>,
 }
 
 impl Side {
@@ -122,6 +123,7 @@ impl Side {
             stores,
             order: HashMap::new(),
             seqs: HashMap::new(),
+            waiting: HashSet::new(),
         }
     }
 
@@ -138,7 +140,10 @@ impl Side {
                 let place = self.place(grant.seq);
                 Said::Granted(place, (claim.limit == 1).then_some(before))
             }
-            Ok(ClaimReply::Queued(queued)) => Said::Queued(queued.ahead),
+            Ok(ClaimReply::Queued(queued)) => {
+                self.waiting.insert(claim.request.as_u128());
+                Said::Queued(queued.ahead)
+            }
             Ok(ClaimReply::Busy(_)) => self.refused(client, claim, "busy".into()).await,
             Ok(gone) => self.refused(client, claim, format!("{gone:?}")).await,
             Err(error) => {
@@ -208,6 +213,11 @@ impl Side {
                 format!("{:?}", store.release(&hold).await.unwrap().was_held())
             }
             (Op::Withdraw(_), Some(claim)) => {
+                // A client that gives up a grant of which it has not heard never was a holder here, and
+                // was one to the reference: let it hear first.
+                if self.waiting.contains(&claim.request.as_u128()) {
+                    self.claim(client, claim).await;
+                }
                 store.withdraw(claim).await.unwrap();
                 String::new()
             }

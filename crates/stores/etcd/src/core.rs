@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::store::{Ending, Grant};
-use clinch_core::{ClientId, Clock, LostReason, Name, OwnerId, RequestId, keeper};
+use clinch_core::{Clock, LostReason, Name, OwnerId, RequestId, keeper};
 
 use crate::error::Trouble;
 use crate::keys::{Keys, Span};
@@ -33,12 +33,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(
-        session: Arc<Session>,
-        keys: Keys,
-        leases: Arc<Leases>,
-        client: ClientId,
-    ) -> Self {
+    pub(crate) fn new(session: Arc<Session>, keys: Keys, leases: Arc<Leases>, client: u64) -> Self {
         let ours = Arc::new(Ours::new(client));
         let scribe = Scribe {
             session: session.clone(),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use clinch_core::{BootTime, ClientId, Effect, Error, ErrorKind, Result, keeper};
+use clinch_core::{BootTime, Effect, Error, ErrorKind, Result, keeper};
 use tonic::codegen::tokio_stream;
 
 use crate::error::{Trouble, strange};
@@ -37,11 +37,11 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    pub(crate) fn new(session: Arc<Session>, client: ClientId, any_key: Vec<u8>) -> Arc<Self> {
+    pub(crate) fn new(session: Arc<Session>, client: u64, any_key: Vec<u8>) -> Arc<Self> {
         Arc::new(Self {
             session,
             any_key,
-            client: client.get(),
+            client,
             given: AtomicU64::default(),
             pool: Mutex::default(),
             granting: tokio::sync::Mutex::default(),

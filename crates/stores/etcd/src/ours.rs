@@ -4,11 +4,10 @@
 //! what, so that a repeated request is never created a second time.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clinch_core::store::{Claim, Grant};
-use clinch_core::{BootTime, ClientId, LostReason, Name, RequestId};
+use clinch_core::{BootTime, LostReason, Name, RequestId};
 
 use crate::keys::{Keys, Seat};
 use crate::lease::Lease;
@@ -98,11 +97,7 @@ impl Book {
 pub(crate) struct Ours(Mutex<Book>);
 
 impl Ours {
-    pub(crate) fn new(client: ClientId) -> Self {
-        // A client may open several stores; their seats must differ.
-        static STORES: AtomicU64 = AtomicU64::new(0);
-        let store = STORES.fetch_add(1, Ordering::Relaxed);
-        let client = client.get() ^ store.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    pub(crate) fn new(client: u64) -> Self {
         let book = Book {
             seats: Seats {
                 client,

@@ -1,6 +1,7 @@
 //! Locks on etcd.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,7 +43,11 @@ impl EtcdStore {
         let me = context.identity.info().id;
         let session = Session::new(config, context.clock);
         let keys = Keys::new(&context.namespace);
-        let leases = Leases::new(session.clone(), me, keys.starting("").0);
+        // A client may open several stores; their seats and leases must differ.
+        static STORES: AtomicU64 = AtomicU64::new(0);
+        let store = STORES.fetch_add(1, Ordering::Relaxed);
+        let unique = me.get() ^ store.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        let leases = Leases::new(session.clone(), unique, keys.starting("").0);
         // A lease of a second becomes the shortest that the cluster has; nobody keeps it alive.
         let probe = async { Ok::<_, Trouble>((leases.grant(1).await?, leases.memory().await?)) };
         let ((_, _, least, _), _) = probe.await.map_err(Trouble::of_a_read)?;
@@ -51,7 +56,7 @@ impl EtcdStore {
         Ok(Self {
             info,
             me,
-            core: Core::new(session, keys, leases, me),
+            core: Core::new(session, keys, leases, unique),
         })
     }
 

@@ -65,8 +65,9 @@ impl Encoder {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    /// 0 for none, else the length + 1.
-    fn maybe_text(&mut self, text: Option<&Arc<str>>) {
+    /// A text that may be absent.
+    pub fn maybe_text(&mut self, text: Option<&Arc<str>>) {
+        // 0 for none, else the length + 1.
         self.number(text.map_or(0, |t| t.len() as u64 + 1));
         self.0.extend_from_slice(text.map_or(b"", |t| t.as_bytes()));
     }
@@ -194,7 +195,8 @@ impl<'a> Decoder<'a> {
         std::str::from_utf8(self.bytes(len)?).ok()
     }
 
-    fn maybe_text(&mut self) -> Option<Option<Arc<str>>> {
+    /// The next text that may be absent.
+    pub fn maybe_text(&mut self) -> Option<Option<Arc<str>>> {
         match self.number()? {
             0 => Some(None),
             len => {

@@ -1,17 +1,21 @@
-//! How a client that waits is woken: one parked connection for all its claims.
+//! How a client that waits is woken: two parked connections for all its claims.
 //!
-//! The connection holds a user-level lock with the client's id as its name: that is its address.
-//! On it runs one statement that looks whether any of the names has given a token since, and sleeps
-//! if not. Whoever grants to that client ends the statement, with `KILL QUERY` on the connection
-//! that holds the address. A ring before the statement begins is not lost, because the statement
-//! looks first; and a ring that goes astray ends at most a sleep, because this connection never
-//! runs anything that matters.
+//! One of them, the ear, holds a user-level lock with the client's id as its name: that is its
+//! address. On it runs one statement that looks whether any of the names has given a token since,
+//! and if not, waits for a second user-level lock, which the other connection, the peg, holds.
+//! Whoever grants to that client ends the statement, with `KILL QUERY` on the connection that holds
+//! the address. A ring before the statement begins is not lost, because the statement looks first;
+//! and a ring that goes astray ends at most a wait, because the ear never runs anything that
+//! matters.
+//!
+//! Not `SLEEP()`: all sleepers of a server share one mutex, and a `KILL QUERY` that finds it taken
+//! tries for up to two seconds. Each wait for a lock has a mutex of its own.
 //!
 //! It is a hint only. Without it, waiters still repeat their claims.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use clinch_core::store::{Claim, ClaimReply, Wake, WakeBook};
@@ -21,12 +25,15 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::error::Trouble;
+use crate::group::Group;
 use crate::pool::{How, Pool, talk};
 use crate::row::{Row, bytes, optional};
 use crate::sql::{Sql, names};
 
-/// How long the statement sleeps when nobody rings.
-const SLEEP: u64 = 10;
+/// For how many seconds the statement waits when nobody rings.
+const WAIT: u64 = 10;
+/// What it gives if it has got the lock that the peg should have.
+const GOT_IT: u64 = 2;
 /// How long the connection is kept when nobody waits.
 const LINGER: Duration = Duration::from_secs(20);
 /// How long to wait after a failure, at least and at most.
@@ -44,6 +51,8 @@ struct Awaited {
 #[derive(Debug)]
 pub(crate) struct Bell {
     pool: Arc<Pool>,
+    /// Who is to keep the rows of grants; it has the bell itself.
+    group: OnceLock<Weak<Group>>,
     me: ClientId,
     ns: Vec<u8>,
     /// Who listens.
@@ -64,6 +73,7 @@ impl Bell {
     pub(crate) fn new(pool: Arc<Pool>, me: ClientId, ns: &str) -> Arc<Self> {
         Arc::new(Self {
             pool,
+            group: OnceLock::new(),
             me,
             ns: ns.as_bytes().to_vec(),
             book: WakeBook::default(),
@@ -74,6 +84,11 @@ impl Bell {
             greatest: AtomicU64::default(),
             closed: watch::Sender::default(),
         })
+    }
+
+    /// Who is to keep the rows of grants.
+    pub(crate) fn attach(&self, group: &Arc<Group>) {
+        let _ = self.group.set(Arc::downgrade(group));
     }
 
     fn awaited(&self) -> MutexGuard<'_, HashMap<RequestId, Awaited>> {
@@ -154,6 +169,10 @@ impl Bell {
         format!("clinch.{client}")
     }
 
+    fn peg(&self) -> String {
+        format!("clinch.{}.peg", self.me)
+    }
+
     /// Wakes a client.
     pub(crate) fn ring(client: ClientId) -> String {
         let address = Self::address(client);
@@ -192,13 +211,15 @@ impl Bell {
     async fn run(self: Arc<Self>) {
         let mut pause = PAUSE.0;
         loop {
-            // Closing must not wait for the end of a sleep at the server.
+            // Closing must not wait for the end of a wait at the server.
             let ended = tokio::select! {
                 biased;
                 () = self.closed() => Ok(()),
                 ended = self.listen() => ended,
             };
-            self.failing.store(ended.is_err(), Ordering::SeqCst);
+            if !self.failing.swap(ended.is_err(), Ordering::SeqCst) {
+                pause = PAUSE.0;
+            }
             match ended {
                 Ok(()) => {
                     self.runs.store(false, Ordering::SeqCst);
@@ -223,21 +244,15 @@ impl Bell {
         }
     }
 
-    /// Listens on one connection until nobody waits, or it is lost.
+    /// Listens until nobody waits, or a connection is lost.
     async fn listen(&self) -> Result<(), Trouble> {
+        let mut peg = self.pool.connect().await.map_err(Trouble::Unsent)?;
+        self.occupy(&mut peg, &self.peg()).await?;
         let mut conn = self.pool.connect().await.map_err(Trouble::Unsent)?;
-        let address = format!("SELECT GET_LOCK('{}',0)", Self::address(self.me));
-        let held = self.ask(&mut conn, &Sql::new(address), 0).await?;
-        let held = held
-            .into_iter()
-            .next()
-            .and_then(|row| row.into_iter().next());
-        if held.and_then(optional).flatten() != Some(1) {
-            return Err(Trouble::Lost("the address of the bell is taken".to_owned()));
-        }
+        self.occupy(&mut conn, &Self::address(self.me)).await?;
         let mut news = self.news.subscribe();
         loop {
-            // From here on every claim that is already known is looked at before the sleep.
+            // From here on every claim that is already known is looked at before the wait.
             news.borrow_and_update();
             let names = self.names();
             if names.is_empty() {
@@ -247,12 +262,32 @@ impl Bell {
                 }
             }
             self.failing.store(false, Ordering::SeqCst);
-            match self.ask(&mut conn, &self.sleep(&names), SLEEP).await {
+            let waited = self.ask(&mut conn, &self.wait(&names), WAIT).await;
+            match waited.map(first_number) {
+                Ok(Some(GOT_IT)) => {
+                    return Err(Trouble::Lost("the peg of the bell is lost".to_owned()));
+                }
                 Ok(_) => {}
                 Err(trouble) if trouble.is_interrupted() => {}
                 Err(trouble) => return Err(trouble),
             }
-            self.look(&mut conn).await?;
+            // A ring that comes late ends the look: another one is as good.
+            loop {
+                match self.look(&mut conn).await {
+                    Ok(()) => break,
+                    Err(trouble) if trouble.is_interrupted() => {}
+                    Err(trouble) => return Err(trouble),
+                }
+            }
+        }
+    }
+
+    /// Takes a user-level lock that nobody else should have.
+    async fn occupy(&self, conn: &mut Conn, lock: &str) -> Result<(), Trouble> {
+        let sql = Sql::new(format!("SELECT GET_LOCK('{lock}',0)"));
+        match first_number(self.ask(conn, &sql, 0).await?) {
+            Some(1) => Ok(()),
+            _ => Err(Trouble::Lost(format!("the lock {lock} is taken"))),
         }
     }
 
@@ -266,7 +301,7 @@ impl Bell {
         names
     }
 
-    fn sleep(&self, names: &HashMap<Name, u64>) -> Sql {
+    fn wait(&self, names: &HashMap<Name, u64>) -> Sql {
         let mut sql = Sql::new("SELECT IF(EXISTS(SELECT 1 FROM clinch_names WHERE ns=? AND (")
             .bytes(&self.ns);
         let mut or = "";
@@ -278,7 +313,9 @@ impl Bell {
                 .with(*token);
             or = " OR ";
         }
-        sql.then(&format!(")),0,SLEEP({SLEEP}))"))
+        let peg = self.peg();
+        // Two numbers for two ways to come back at once.
+        sql.then(&format!(")),0,{GOT_IT}*GET_LOCK('{peg}',{WAIT}))"))
     }
 
     /// Tells the claims that were granted, and remembers how the others stand.
@@ -318,6 +355,9 @@ impl Bell {
                 ClaimReply::Granted(grant) => {
                     self.saw(grant.seq);
                     self.forget(request);
+                    if let Some(group) = self.group.get().and_then(Weak::upgrade) {
+                        group.keep_recent(&name, row.clone());
+                    }
                     self.book.deliver(request, Wake::Granted(grant));
                 }
                 ClaimReply::Queued(_) => {
@@ -349,4 +389,9 @@ impl Bell {
             None => Ok(reply.into_rows()),
         }
     }
+}
+
+fn first_number(rows: Vec<Vec<Value>>) -> Option<u64> {
+    let value = rows.into_iter().next()?.into_iter().next()?;
+    optional(value).flatten()
 }

@@ -1,8 +1,12 @@
-//! The general way: read the row, work out what becomes of it, write it if it has not changed.
+//! Steps: the short way, and the general one.
 //!
-//! No lock is held between the read and the write, so a client that stops there hinders nobody.
+//! The short way is one statement (`short.rs`). The general way is to read the row, work out what
+//! becomes of it, and write it if it has not changed. No lock is held between the read and the
+//! write, so a client that stops there hinders nobody.
+//!
 //! Steps of this process on one name gather while others of it are under way, and share one read
-//! and one write: only processes race each other.
+//! and one write: only processes race each other. And they are in order: a withdrawal never
+//! overtakes its own claim.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +14,7 @@ use std::time::Duration;
 
 use clinch_core::machine::Outcome;
 use clinch_core::store::{ClaimReply, Wake};
-use clinch_core::{ClientId, Clock, Effect, Error, ErrorKind, Name, Result, keeper};
+use clinch_core::{BootTime, ClientId, Clock, Effect, Error, ErrorKind, Name, Result, keeper};
 use tokio::sync::oneshot;
 
 use crate::bell::Bell;
@@ -18,6 +22,7 @@ use crate::error::Trouble;
 use crate::events;
 use crate::pool::{How, Pool};
 use crate::row::{Content, Key, Row};
+use crate::short::{Short, Tried};
 use crate::sql::{Sql, names};
 use crate::steps::{Answer, Changed, Step, apply};
 
@@ -29,13 +34,10 @@ struct Waiting {
     answer: oneshot::Sender<Result<Answer>>,
 }
 
-/// The steps of one name that wait for their turn.
-#[derive(Default)]
-struct Queue {
-    steps: Vec<Waiting>,
-    /// The row as somebody has just read it.
-    row: Option<Row>,
-}
+/// For how long a row that was read is good enough to give up a hold in it.
+const FRESH: Duration = Duration::from_secs(1);
+/// Names whose rows are kept for that.
+const MOST_RECENT: usize = 1024;
 
 /// Gathers the steps of each name.
 pub(crate) struct Group {
@@ -43,7 +45,10 @@ pub(crate) struct Group {
     bell: Arc<Bell>,
     me: ClientId,
     ns: Vec<u8>,
-    queues: Mutex<HashMap<Name, Queue>>,
+    pub(crate) short: Short,
+    queues: Mutex<HashMap<Name, Vec<Waiting>>>,
+    /// Rows in which this client has just been granted a hold that others wait for.
+    recent: Mutex<HashMap<Name, (BootTime, Row)>>,
 }
 
 impl std::fmt::Debug for Group {
@@ -53,13 +58,21 @@ impl std::fmt::Debug for Group {
 }
 
 impl Group {
-    pub(crate) fn new(pool: Arc<Pool>, bell: Arc<Bell>, me: ClientId, ns: &str) -> Arc<Self> {
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        bell: Arc<Bell>,
+        short: Short,
+        me: ClientId,
+        ns: &str,
+    ) -> Arc<Self> {
         Arc::new(Self {
             pool,
             bell,
             me,
             ns: ns.as_bytes().to_vec(),
+            short,
             queues: Mutex::default(),
+            recent: Mutex::default(),
         })
     }
 
@@ -70,26 +83,22 @@ impl Group {
         }
     }
 
-    fn queues(&self) -> MutexGuard<'_, HashMap<Name, Queue>> {
+    fn queues(&self) -> MutexGuard<'_, HashMap<Name, Vec<Waiting>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a step on its way; a dropped receiver does not undo it. `row` is how the name was a
-    /// moment ago, where that is known.
-    pub(crate) fn send(self: &Arc<Self>, name: &Name, step: Step, row: Option<Row>) -> Receiver {
+    /// Puts a step on its way; a dropped receiver does not undo it.
+    pub(crate) fn send(self: &Arc<Self>, name: &Name, step: Step) -> Receiver {
         let (answer, receiver) = oneshot::channel();
         let start = {
             let mut queues = self.queues();
             let start = !queues.contains_key(name);
             let queue = queues.entry(name.clone()).or_default();
-            queue.steps.push(Waiting { step, answer });
-            // Of two, it does not matter which: a row that has changed is not written over.
-            queue.row = row.or(queue.row.take());
+            queue.push(Waiting { step, answer });
             start
         };
         if start && let Err(error) = keeper::spawn(self.clone().pump(name.clone())) {
-            let queue = self.queues().remove(name).unwrap_or_default();
-            for waiting in queue.steps {
+            for waiting in self.queues().remove(name).unwrap_or_default() {
                 let _ = waiting.answer.send(Err(error.clone()));
             }
         }
@@ -97,13 +106,8 @@ impl Group {
     }
 
     /// Sends a step and waits for its answer.
-    pub(crate) async fn run(
-        self: &Arc<Self>,
-        name: &Name,
-        step: Step,
-        row: Option<Row>,
-    ) -> Result<Answer> {
-        self.send(name, step, row).await.unwrap_or_else(|_| {
+    pub(crate) async fn run(self: &Arc<Self>, name: &Name, step: Step) -> Result<Answer> {
+        self.send(name, step).await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Unreachable, "the step was lost")
                 .with_effect(Effect::Possible))
         })
@@ -112,23 +116,41 @@ impl Group {
     async fn pump(self: Arc<Self>, name: Name) {
         let mut pumping = Pumping(Some((&self, &name)));
         loop {
-            let (steps, row) = {
+            let steps = {
                 let mut queues = self.queues();
-                let Some(queue) = queues.get_mut(&name).filter(|q| !q.steps.is_empty()) else {
+                let Some(queue) = queues.get_mut(&name).filter(|steps| !steps.is_empty()) else {
                     queues.remove(&name);
                     pumping.0 = None;
                     return;
                 };
-                (std::mem::take(&mut queue.steps), queue.row.take())
+                std::mem::take(queue)
             };
-            self.perform(&name, steps, row).await;
+            self.perform(&name, steps).await;
         }
     }
 
     /// Performs steps as one.
-    async fn perform(&self, name: &Name, waiting: Vec<Waiting>, row: Option<Row>) {
+    async fn perform(&self, name: &Name, waiting: Vec<Waiting>) {
         let (steps, senders): (Vec<_>, Vec<_>) =
             waiting.into_iter().map(|w| (w.step, w.answer)).unzip();
+        let mut row = None;
+        if let ([step], [_]) = (steps.as_slice(), senders.as_slice()) {
+            match self.try_short(name, step).await {
+                Ok(Tried::Done(answer)) => {
+                    for sender in senders {
+                        let _ = sender.send(Ok(answer.clone()));
+                    }
+                    return;
+                }
+                Ok(Tried::Row(known)) => row = known,
+                Err(error) => {
+                    for sender in senders {
+                        let _ = sender.send(Err(error.clone()));
+                    }
+                    return;
+                }
+            }
+        }
         // The bell must know of a claim before the claim is at the server.
         for step in &steps {
             if let Step::Claim(claim) = step
@@ -154,6 +176,48 @@ impl Group {
                 }
             }
         }
+    }
+
+    /// Tries one statement for one step.
+    async fn try_short(&self, name: &Name, step: &Step) -> Result<Tried> {
+        match step {
+            // One that waits is in a row that no single statement can change.
+            Step::Claim(claim) if !self.bell.awaits(claim.request) => {
+                let key = self.key(name);
+                let tried = self.short.take(&key, claim, self.bell.greatest()).await?;
+                if let Tried::Done(Answer::Claim(ClaimReply::Granted(grant))) = &tried {
+                    self.bell.saw(grant.seq);
+                }
+                Ok(tried)
+            }
+            Step::Release(hold) => match self.take_recent(name) {
+                Some(row) => Ok(Tried::Row(Some(row))),
+                None => self.short.give(&self.key(name), hold).await,
+            },
+            _ => Ok(Tried::Row(None)),
+        }
+    }
+
+    /// Keeps a row in which a claim of this client was granted.
+    pub(crate) fn keep_recent(&self, name: &Name, row: Row) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if row.content.state.is_none() {
+            recent.remove(name);
+            return;
+        }
+        if recent.len() >= MOST_RECENT {
+            recent.clear();
+        }
+        recent.insert(name.clone(), (Clock::boot().now(), row));
+    }
+
+    fn take_recent(&self, name: &Name) -> Option<Row> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, row) = recent.remove(name)?;
+        (Clock::boot().now().since(since) < FRESH).then_some(Row {
+            recent: true,
+            ..row
+        })
     }
 
     /// Reads, works out and writes, until nobody has come between.
@@ -202,21 +266,34 @@ impl Group {
         let steps: Vec<&Step> = steps.iter().collect();
         let changed = apply(&row, state, &steps, self.bell.greatest());
         if !changed.differs {
-            return Ok(Some(changed.answers));
+            // Only a write shows that a row from before is still the present one.
+            return Ok((!row.recent).then_some(changed.answers));
         }
         let Some(before) = row.seq else {
             let made = self.pool.query(&names::make(key, changed.seq)).await;
             made.map_err(Failed::Server)?;
             return Ok(None);
         };
-        match self.write(key, &changed, before, row.watched).await? {
-            true => {
-                self.bell.saw(changed.state.last_seq);
-                self.tell(&changed);
-                Ok(Some(changed.answers))
-            }
-            false => Ok(None),
+        let content = Content::of_state(&changed.state);
+        if !self.write(key, &changed, &content, before, &row).await? {
+            return Ok(None);
         }
+        self.bell.saw(changed.state.last_seq);
+        self.tell(&changed);
+        let granted =
+            |answer: &Result<Answer>| matches!(answer, Ok(Answer::Claim(ClaimReply::Granted(_))));
+        if changed.answers.iter().any(granted) {
+            let seq = Some(changed.seq);
+            self.keep_recent(
+                name,
+                Row {
+                    seq,
+                    content,
+                    ..row
+                },
+            );
+        }
+        Ok(Some(changed.answers))
     }
 
     async fn read(&self, key: &Key) -> Result<Row, Failed> {
@@ -232,13 +309,17 @@ impl Group {
         &self,
         key: &Key,
         changed: &Changed,
+        content: &Content,
         before: u64,
-        watched: bool,
+        row: &Row,
     ) -> Result<bool, Failed> {
-        let content = Content::of_state(&changed.state);
-        let mut sql = names::write(key, &content, changed.seq, before, watched);
+        let mut sql = names::write(key, content, changed.seq, before, row.watched);
+        if row.recent {
+            // Time has passed since: it must not have ended anything.
+            sql = sql.then(names::NOTHING_ENDED);
+        }
         let mut at = 0;
-        if watched && !changed.out.events.is_empty() {
+        if row.watched && !changed.out.events.is_empty() {
             // One transaction, so that events are seen in the order in which they happened; and one
             // request, so that it does not stay open.
             sql = Sql {
@@ -262,7 +343,7 @@ impl Group {
             return Err(Failed::Server(reply.failed.unwrap_or_else(lost)));
         };
         // Without the commit nothing has happened, as far as is known.
-        if at == 1 && reply.sets.len() < 4 {
+        if at == 1 && reply.sets.len() < 4 && reply.failed.is_some() {
             let lost = || Trouble::Lost("the commit was not answered".to_owned());
             return Err(Failed::Server(reply.failed.unwrap_or_else(lost)));
         }

@@ -2,7 +2,7 @@
 //!
 //! A name is one row, touched by its primary key only. An uncontended lock is one statement to take
 //! and one to give up. Reading order of the source: `schema` and `row` (what is kept), `sql` (the
-//! statements), `store`, `group` and `steps` (the general way), `bell` (how waiters are woken),
+//! statements), `store`, `group` (the order of steps), `short` and `steps` (the two ways), `bell` (how waiters are woken),
 //! `renewals`, `events`, `reaper`.
 
 mod bell;
@@ -18,6 +18,7 @@ mod promises;
 mod renewals;
 mod row;
 mod schema;
+mod short;
 mod sql;
 mod steps;
 mod store;

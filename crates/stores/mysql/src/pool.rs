@@ -258,19 +258,26 @@ pub(crate) async fn talk(conn: &mut Conn, sql: &Sql, prepared: bool) -> Reply {
     reply
 }
 
+/// Reads what each statement gave. The last one is left out if it gives no rows and there are others
+/// before it; whether it has failed is told all the same.
 async fn read_sets<P: mysql_async::prelude::Protocol>(
     result: &mut mysql_async::QueryResult<'_, '_, P>,
     sets: &mut Vec<Set>,
 ) -> mysql_async::Result<()> {
     loop {
-        let affected = result.affected_rows();
-        let rows: Vec<Row> = result.collect().await?;
+        // Before its rows are read: that goes on to the next statement, which may have failed.
         sets.push(Set {
-            rows: rows.into_iter().map(Row::unwrap).collect(),
-            affected,
+            rows: Vec::new(),
+            affected: result.affected_rows(),
         });
+        let rows: Vec<Row> = result.collect().await?;
+        if let Some(set) = sets.last_mut() {
+            set.rows = rows.into_iter().map(Row::unwrap).collect();
+        }
         if result.is_empty() {
-            return Ok(());
+            // The error of the next statement, if that has failed; it would be taken for one of the
+            // next request otherwise.
+            return result.next().await.map(drop);
         }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) async fn renew(
     for (at, renewal) in renewals.iter().enumerate() {
         if replies.get(at).is_some_and(Option::is_none) {
             let step = Step::Renew(renewal.clone());
-            sent.push((at, group.send(&renewal.hold.name, step, None)));
+            sent.push((at, group.send(&renewal.hold.name, step)));
         }
     }
     for (at, answer) in sent {

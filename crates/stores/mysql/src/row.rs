@@ -40,7 +40,8 @@ pub(crate) struct Content {
     /// The one holder of a plain row.
     pub(crate) request: Vec<u8>,
     pub(crate) since: u64,
-    /// When the hold of a plain row ends; the first end of any claim otherwise.
+    /// When the hold of a plain row ends; otherwise the first end of any claim, 0 where only
+    /// delays are left.
     pub(crate) until: u64,
     /// The holder's owner as its record will have it.
     pub(crate) owner: Vec<u8>,
@@ -62,6 +63,8 @@ pub(crate) struct Row {
     pub(crate) watched: bool,
     /// No new row may begin with a smaller token.
     pub(crate) floor: u64,
+    /// Whether it is from a moment ago, and `now` with it.
+    pub(crate) recent: bool,
 }
 
 impl Row {
@@ -93,6 +96,7 @@ impl Row {
                 None => 0,
                 Some(value) => optional(value)?.unwrap_or(0),
             },
+            recent: false,
         })
     }
 
@@ -213,7 +217,8 @@ impl Content {
         encoder.number(state.ended.len() as u64);
         state.ended.iter().for_each(|ended| encoder.ended(ended));
         state.entries.iter().for_each(|entry| encoder.entry(entry));
-        let first_end = state.entries.iter().map(|entry| micros(entry.until)).min();
+        let claims = state.entries.iter().filter(|e| e.phase != Phase::Delayed);
+        let first_end = claims.map(|entry| micros(entry.until)).min();
         Self {
             token: state.last_seq,
             until: first_end.unwrap_or(0),

@@ -219,6 +219,10 @@ pub(crate) mod names {
         }
     }
 
+    /// For a general row: no claim in it has run out by now.
+    pub(crate) const NOTHING_ENDED: &str =
+        " AND until>TIMESTAMPDIFF(MICROSECOND,'2020-01-01',UTC_TIMESTAMP(6))";
+
     /// The rows of names that are in use, from `from` on.
     pub(crate) fn in_use(ns: &[u8], from: &[u8], past: bool, count: u64) -> Sql {
         let more = if past { ">" } else { ">=" };

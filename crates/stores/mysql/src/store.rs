@@ -5,19 +5,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Grant, Hold, Limits,
-    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, Limits, LockView,
+    OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
-use clinch_core::{Clock, Error, ErrorKind, MAX_NAME, Name, Result, keeper};
+use clinch_core::{Error, ErrorKind, MAX_NAME, Name, Result, keeper};
 
 use crate::bell::Bell;
 use crate::config::Config;
-use crate::error::Trouble;
+use crate::events::Watching;
 use crate::group::Group;
 use crate::inspect;
-use crate::pool::{How, Pool};
-use crate::row::{Content, MEMORY, Row, farewell, id, span};
-use crate::sql::names;
+use crate::pool::Pool;
+use crate::short::Short;
 use crate::steps::{Answer, Step};
 use crate::{promises, renewals, schema};
 
@@ -35,8 +34,7 @@ pub struct MySqlStore {
     pool: Arc<Pool>,
     bell: Arc<Bell>,
     group: Arc<Group>,
-    /// Whether the server has `INSERT … RETURNING`.
-    returning: bool,
+    watching: Arc<Watching>,
 }
 
 impl MySqlStore {
@@ -47,13 +45,16 @@ impl MySqlStore {
         let bell = Bell::new(pool.clone(), me, &context.namespace);
         let opening = pool.clone();
         keeper::run(async move { schema::ensure(&opening).await }).await?;
+        let short = Short::new(pool.clone(), !config.plain_dialect);
+        let group = Group::new(pool.clone(), bell.clone(), short, me, &context.namespace);
+        bell.attach(&group);
         Ok(Self {
             info: Self::describe(),
             ns: context.namespace.as_bytes().to_vec(),
-            group: Group::new(pool.clone(), bell.clone(), me, &context.namespace),
+            watching: Watching::new(pool.clone(), group.clone(), &context.namespace),
+            group,
             pool,
             bell,
-            returning: !config.plain_dialect,
             config,
         })
     }
@@ -86,65 +87,16 @@ impl MySqlStore {
         }
     }
 
-    /// Takes a free name with one statement. The row says whether it did.
-    async fn take(&self, claim: &Claim) -> Result<Option<Row>> {
-        let Some(content) = Content::of_claim(claim) else {
-            return Ok(None);
-        };
-        let key = self.group.key(&claim.name);
-        let seen = self.bell.greatest();
-        let (lease, returning) = (span(claim.lease), self.returning);
-        let sql = names::take(&key, &content, lease, seen, returning);
-        let how = match returning {
-            true => How::Prepared,
-            false => How::Text,
-        };
-        let values = repeated(&self.pool, move |pool| {
-            let sql = sql.clone();
-            async move {
-                let reply = pool.send(&sql, how).await?;
-                match reply.failed {
-                    Some(trouble) => Err(trouble),
-                    None => Ok(reply.into_first_row()),
-                }
-            }
-        })
-        .await?;
-        Ok(values.and_then(|values| Row::read(&mut values.into_iter())))
+    /// Ends what runs in the background.
+    fn end(&self) {
+        self.bell.close();
+        self.watching.close();
+        self.pool.close();
     }
 
     fn explain(error: Error) -> Error {
         error.or_store("mysql")
     }
-}
-
-/// Runs a request on the keeper, again where the server has rolled it back.
-async fn repeated<T, F>(
-    pool: &Arc<Pool>,
-    ask: impl Fn(Arc<Pool>) -> F + Send + 'static,
-) -> Result<T>
-where
-    T: Send + 'static,
-    F: Future<Output = Result<T, Trouble>> + Send,
-{
-    let pool = pool.clone();
-    keeper::run(async move {
-        let clock = Clock::boot();
-        let give_up = clock.now() + pool.timeout();
-        loop {
-            match ask(pool.clone()).await {
-                Ok(reply) => return Ok(reply),
-                Err(trouble) => {
-                    let again = trouble.is_race() && clock.now() < give_up;
-                    if !again {
-                        return Err(trouble.into_error(pool.to()));
-                    }
-                    pool.raced(&trouble);
-                }
-            }
-        }
-    })
-    .await
 }
 
 #[async_trait]
@@ -155,22 +107,8 @@ impl Store for MySqlStore {
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
         self.check_open()?;
-        // One that waits is in a row that no single statement can change.
-        let row = match self.bell.awaits(claim.request) {
-            true => None,
-            false => self.take(claim).await.map_err(Self::explain)?,
-        };
-        if let Some(row) = &row
-            && row.is_held_by(claim.request, span(claim.lease))
-        {
-            let state = row.state(&claim.name)?;
-            if let ClaimReply::Granted(grant) = state.standing(claim.request, row.moment()) {
-                self.bell.saw(grant.seq);
-                return Ok(ClaimReply::Granted(grant));
-            }
-        }
         let step = Step::Claim(claim.clone());
-        let answer = self.group.run(&claim.name, step, row).await;
+        let answer = self.group.run(&claim.name, step).await;
         match answer.map_err(Self::explain)? {
             Answer::Claim(ClaimReply::Queued(queued)) => {
                 let wakes_kept = self.bell.keeps_wakes();
@@ -179,12 +117,7 @@ impl Store for MySqlStore {
                     ..queued
                 }))
             }
-            Answer::Claim(reply) => {
-                if let ClaimReply::Granted(Grant { seq, .. }) = &reply {
-                    self.bell.saw(*seq);
-                }
-                Ok(reply)
-            }
+            Answer::Claim(reply) => Ok(reply),
             _ => Err(strange()),
         }
     }
@@ -203,26 +136,8 @@ impl Store for MySqlStore {
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
-        let key = self.group.key(&hold.name);
-        let (request, farewell) = (id(hold.request), farewell(hold.request, hold.seq));
-        let sql = names::give(&key, &request, hold.seq, &farewell, MEMORY);
-        let given = repeated(&self.pool, move |pool| {
-            let sql = sql.clone();
-            async move {
-                let reply = pool.send(&sql, How::Prepared).await?;
-                match reply.failed {
-                    Some(trouble) => Err(trouble),
-                    None => Ok(reply.sets.first().map_or(0, |set| set.affected)),
-                }
-            }
-        })
-        .await
-        .map_err(Self::explain)?;
-        if given > 0 {
-            return Ok(ReleaseReply::Released);
-        }
         let step = Step::Release(hold.clone());
-        match self.group.run(&hold.name, step, None).await {
+        match self.group.run(&hold.name, step).await {
             Ok(Answer::Release(reply)) => Ok(reply),
             Ok(_) => Err(strange()),
             Err(error) => Err(Self::explain(error)),
@@ -232,7 +147,7 @@ impl Store for MySqlStore {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         self.bell.forget(claim.request);
         let step = Step::Withdraw(claim.clone());
-        let answer = self.group.run(&claim.name, step, None).await;
+        let answer = self.group.run(&claim.name, step).await;
         answer.map(drop).map_err(Self::explain)
     }
 
@@ -268,13 +183,18 @@ impl Store for MySqlStore {
 
     async fn events(&self, prefix: &str) -> Result<Events> {
         self.check_open()?;
-        let _ = prefix;
-        Ok(Events::channel().1)
+        let watching = self.watching.clone();
+        let (sender, events) = Events::channel();
+        let prefix = prefix.to_owned();
+        keeper::run(async move { watching.add(prefix, sender).await })
+            .await
+            .map_err(Self::explain)?;
+        Ok(events)
     }
 
     async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
         self.check_open()?;
-        match self.group.run(name, Step::Evict(seq), None).await {
+        match self.group.run(name, Step::Evict(seq)).await {
             Ok(Answer::Evicted(seqs)) => Ok(Evicted { seqs }),
             Ok(_) => Err(strange()),
             Err(error) => Err(Self::explain(error)),
@@ -292,16 +212,14 @@ impl Store for MySqlStore {
     }
 
     async fn close(&self) -> Result<()> {
-        self.bell.close();
-        self.pool.close();
+        self.end();
         Ok(())
     }
 }
 
 impl Drop for MySqlStore {
     fn drop(&mut self) {
-        self.bell.close();
-        self.pool.close();
+        self.end();
     }
 }
 

@@ -127,14 +127,14 @@ impl Place for Database {
         self.lose_data().await
     }
 
-    /// Claims in rows, and watchers.
+    /// Claims in rows whose end has not come. Nobody looks at the others before the name is used
+    /// again, or reaped.
     async fn leftovers(&self) -> Result<Vec<String>> {
         let database = &self.database;
         let left = self.server.sql(&format!(
             "SELECT CONCAT('claims on ', name) FROM {database}.clinch_names \
-             WHERE request <> '' OR state IS NOT NULL; \
-             SELECT CONCAT('watchers of ', ns) FROM {database}.clinch_meta \
-             WHERE watched_until > TIMESTAMPDIFF(MICROSECOND,'2020-01-01',UTC_TIMESTAMP(6))"
+             WHERE (request <> '' OR state IS NOT NULL) \
+             AND until > TIMESTAMPDIFF(MICROSECOND,'2020-01-01',UTC_TIMESTAMP(6))"
         ))?;
         Ok(left.lines().map(str::to_owned).collect())
     }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::cell::ratio;
 use super::report::{ProcessesRow, Report, UncontendedRow};
 
 /// An aim, and what was seen of it.
@@ -20,6 +21,8 @@ pub(super) fn of(report: &Report) -> Vec<Aim> {
     let aims = match report.store {
         "sqlite" => embedded(report),
         "redis" | "rediss" | "redis+unix" => redis(report),
+        "mysql" => mysql(report),
+        "etcd" => etcd(report),
         _ => Vec::new(),
     };
     aims.into_iter().flatten().collect()
@@ -60,22 +63,11 @@ fn redis(report: &Report) -> Vec<Option<Aim>> {
     let crowd = report.processes.iter().find(|r| r.tasks > 1 && !r.fair);
     let fair = report.processes.iter().find(|r| r.tasks > 1 && r.fair);
     let longest = |row: &ProcessesRow| row.wait.p99_us / (64.0 * row.section_us);
+    let [one, eight, many] = to_floor(report, 0.9);
     vec![
-        least(
-            "uncontended, 1 worker : floor",
-            0.9,
-            uncontended(report, 1).and_then(|row| row.ratio_to_floor),
-        ),
-        least(
-            "uncontended, 8 workers : floor",
-            0.9,
-            uncontended(report, 8).and_then(|row| row.ratio_to_floor),
-        ),
-        least(
-            "uncontended, 64 workers : floor",
-            0.9,
-            uncontended(report, 64).and_then(|row| row.ratio_to_floor),
-        ),
+        one,
+        eight,
+        many,
         most(
             "hand-over between processes : bare token, p50",
             1.5,
@@ -88,11 +80,7 @@ fn redis(report: &Report) -> Vec<Option<Aim>> {
             crowd.map(longest),
         ),
         most("the same, fair", 1.3, fair.map(longest)),
-        most(
-            "64 tasks in 4 processes, operations",
-            3.0,
-            crowd.map(|row| row.operations_per_acquisition),
-        ),
+        operations(report, 3.0),
         most(
             "64 tasks in 4 processes, most : fewest",
             2.0,
@@ -101,6 +89,71 @@ fn redis(report: &Report) -> Vec<Option<Aim>> {
         in_one_process(report),
         renewal(report),
     ]
+}
+
+fn mysql(report: &Report) -> Vec<Option<Aim>> {
+    let [one, eight, many] = to_floor(report, 0.85);
+    let handover = report.handover.as_ref();
+    // A pair of the floor is two commits.
+    let floor = report.floor.iter().find(|row| row.workers == 1);
+    let commit = floor.map(|row| row.latency.p50_us / 2.0);
+    let classic = |workers| uncontended(report, workers).and_then(|row| row.ratio_to_classic);
+    vec![
+        one,
+        eight,
+        many,
+        least("uncontended, 1 worker : usual lock", 1.0, classic(1)),
+        least("uncontended, 8 workers : usual lock", 1.0, classic(8)),
+        least("uncontended, 64 workers : usual lock", 1.0, classic(64)),
+        most(
+            "hand-over between processes : one commit, p50",
+            3.0,
+            handover
+                .zip(commit)
+                .and_then(|(row, commit)| ratio(row.latency.p50_us, commit)),
+        ),
+        operations(report, 4.0),
+        in_one_process(report),
+    ]
+}
+
+fn etcd(report: &Report) -> Vec<Option<Aim>> {
+    let [one, eight, many] = to_floor(report, 0.9);
+    let handover = report.handover.as_ref();
+    vec![
+        one,
+        eight,
+        many,
+        most(
+            "hand-over between processes : etcd's own Lock, p50",
+            0.1,
+            handover.and_then(|row| row.ratio_to_baton),
+        ),
+        no_polling(report),
+        operations(report, 4.0),
+        in_one_process(report),
+    ]
+}
+
+fn to_floor(report: &Report, wanted: f64) -> [Option<Aim>; 3] {
+    [
+        ("uncontended, 1 worker : floor", 1),
+        ("uncontended, 8 workers : floor", 8),
+        ("uncontended, 64 workers : floor", 64),
+    ]
+    .map(|(aim, workers)| {
+        let row = uncontended(report, workers);
+        least(aim, wanted, row.and_then(|row| row.ratio_to_floor))
+    })
+}
+
+fn operations(report: &Report, wanted: f64) -> Option<Aim> {
+    let crowd = report.processes.iter().find(|r| r.tasks > 1 && !r.fair);
+    most(
+        "64 tasks in 4 processes, operations",
+        wanted,
+        crowd.map(|row| row.operations_per_acquisition),
+    )
 }
 
 fn uncontended(report: &Report, workers: u64) -> Option<&UncontendedRow> {

@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What one worker of a cell does again and again.
 pub(super) trait Work: Send + 'static {
-    /// One step; gives the span that counts.
-    fn step(&mut self) -> impl Future<Output = Result<Duration>> + Send;
+    /// One step; gives the span that counts, or `None` when it came to nothing.
+    fn step(&mut self) -> impl Future<Output = Result<Option<Duration>>> + Send;
 }
 
 /// What the workers of a cell saw.
@@ -185,9 +185,9 @@ async fn work<W: Work>(mut worker: W, phase: Arc<AtomicU8>) -> Result<Seen<W>> {
     while steps < MOST {
         let span = worker.step().await?;
         steps += 1;
-        match phase.load(Ordering::Acquire) {
-            WARM_UP => {}
-            MEASURED => spans.record(span),
+        match (phase.load(Ordering::Acquire), span) {
+            (MEASURED, Some(span)) => spans.record(span),
+            (WARM_UP | MEASURED, _) => {}
             _ => break,
         }
         // A store that always answers at once must not starve the other workers.

@@ -58,7 +58,7 @@ struct Rival {
 }
 
 impl Work for Rival {
-    async fn step(&mut self) -> Result<Duration> {
+    async fn step(&mut self) -> Result<Option<Duration>> {
         let from = self.clock.now();
         let guard = self.lock.acquire().await?;
         let waited = self.clock.now().since(from);
@@ -66,7 +66,7 @@ impl Work for Rival {
         self.cell.enter(self.me, token);
         self.cell.leave(self.me, token);
         guard.release().await?;
-        Ok(waited)
+        Ok(Some(waited))
     }
 }
 

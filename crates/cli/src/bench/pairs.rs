@@ -1,46 +1,42 @@
-//! The lock that nobody else wants, beside the least that it can cost.
+//! The lock that nobody else wants, beside the least that it can cost and the lock that people
+//! usually write.
 //!
-//! Both are measured in turn, several times, so that whatever else the machine does meets both
-//! alike and their ratio stands.
+//! They are measured in turn, several times, so that whatever else the machine does meets all
+//! alike and their ratios stand.
 
 use super::args::{Args, Cell};
-use super::cell::{self, Rounds, ratio};
+use super::cell::{self, Rounds, Work, ratio};
+use super::floor::{self, Kind, Raw};
 use super::lab::{Halt, Lab};
 use super::report::{FloorRow, Report, UncontendedRow};
-use super::{floor, uncontended};
+use super::uncontended;
 
 /// How many workers there are.
 const WORKERS: [u64; 3] = [1, 8, 64];
-/// How often the two take turns.
+/// How often they take turns.
 const ROUNDS: u32 = 3;
 
 /// Measures at 1, 8 and 64 workers.
 pub(super) async fn measure(args: &Args, lab: &Lab, report: &mut Report) -> Result<(), Halt> {
     for count in WORKERS {
-        let mut raw = match args.wants(Cell::Floor) {
-            true => floor::workers(lab, count).await?,
-            false => None,
-        };
-        let mut alone = args
-            .wants(Cell::Uncontended)
-            .then(|| uncontended::workers(lab, count));
-        let times = lab.times.share(ROUNDS);
-        let (mut floor, mut lock) = (Rounds::default(), Rounds::default());
+        let mut raw = Series::raw(args, lab, Kind::Floor, count).await?;
+        let mut classic = Series::raw(args, lab, Kind::Classic, count).await?;
+        let mut alone = Series::new(
+            "uncontended",
+            args.wants(Cell::Uncontended)
+                .then(|| uncontended::workers(lab, count)),
+        );
         for _ in 0..ROUNDS {
-            if let Some(workers) = raw.take() {
-                lab.progress.say(&format!("the floor, {count} workers"));
-                let (measured, workers) = cell::run(lab, times, workers).await?;
-                floor.push(measured);
-                raw = Some(workers);
-            }
-            if let Some(workers) = alone.take() {
-                lab.progress.say(&format!("uncontended, {count} workers"));
-                let (measured, workers) = cell::run(lab, times, workers).await?;
-                lock.push(measured);
-                alone = Some(workers);
-            }
+            raw.round(lab, count).await?;
+            classic.round(lab, count).await?;
+            alone.round(lab, count).await?;
         }
-        rows(report, count, &floor, &lock)?;
+        report.floor.extend(raw.row(count)?);
+        report.classic.extend(classic.row(count)?);
+        if !alone.rounds.is_empty() {
+            let row = row(report, count, &alone.rounds, &raw.rounds, &classic.rounds)?;
+            report.uncontended.push(row);
+        }
     }
     if args.wants(Cell::Floor) && report.floor.is_empty() {
         report.skip("floor", "there is nothing below the lock on this store");
@@ -48,25 +44,76 @@ pub(super) async fn measure(args: &Args, lab: &Lab, report: &mut Report) -> Resu
     Ok(())
 }
 
-fn rows(report: &mut Report, workers: u64, floor: &Rounds, lock: &Rounds) -> Result<(), Halt> {
-    if !floor.is_empty() {
-        report.floor.push(FloorRow {
+/// Workers of one kind, and what was seen of them so far.
+struct Series<W> {
+    what: &'static str,
+    workers: Option<Vec<W>>,
+    rounds: Rounds,
+}
+
+impl<W: Work> Series<W> {
+    fn new(what: &'static str, workers: Option<Vec<W>>) -> Self {
+        Self {
+            what,
             workers,
-            pairs_per_s: floor.rate(),
-            latency: floor.percentiles()?,
-        });
+            rounds: Rounds::default(),
+        }
     }
-    if !lock.is_empty() {
-        let rate = lock.rate();
-        let one = report.uncontended_rate(1).unwrap_or(rate);
-        report.uncontended.push(UncontendedRow {
+
+    async fn round(&mut self, lab: &Lab, count: u64) -> Result<(), Halt> {
+        let Some(workers) = self.workers.take() else {
+            return Ok(());
+        };
+        let what = self.what;
+        lab.progress.say(&format!("{what}, {count} workers"));
+        let (measured, workers) = cell::run(lab, lab.times.share(ROUNDS), workers).await?;
+        self.rounds.push(measured);
+        self.workers = Some(workers);
+        Ok(())
+    }
+}
+
+impl Series<Raw> {
+    async fn raw(args: &Args, lab: &Lab, kind: Kind, count: u64) -> Result<Self, Halt> {
+        let what = match kind {
+            Kind::Floor => "the floor",
+            Kind::Classic => "the usual lock",
+        };
+        let workers = match args.wants(Cell::Floor) {
+            true => floor::workers(lab, kind, count).await?,
+            false => None,
+        };
+        Ok(Self::new(what, workers))
+    }
+
+    fn row(&self, workers: u64) -> Result<Option<FloorRow>, Halt> {
+        if self.rounds.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(FloorRow {
             workers,
-            pairs_per_s: rate,
-            latency: lock.percentiles()?,
-            operations_per_acquisition: lock.operations(),
-            ratio_to_floor: ratio(rate, floor.rate()),
-            ratio_to_one_worker: ratio(rate, one),
-        });
+            pairs_per_s: self.rounds.rate(),
+            latency: self.rounds.percentiles()?,
+            failed: self.workers.iter().flatten().map(|raw| raw.failed).sum(),
+        }))
     }
-    Ok(())
+}
+
+fn row(
+    report: &Report,
+    workers: u64,
+    lock: &Rounds,
+    floor: &Rounds,
+    classic: &Rounds,
+) -> Result<UncontendedRow, Halt> {
+    let rate = lock.rate();
+    Ok(UncontendedRow {
+        workers,
+        pairs_per_s: rate,
+        latency: lock.percentiles()?,
+        operations_per_acquisition: lock.operations(),
+        ratio_to_floor: ratio(rate, floor.rate()),
+        ratio_to_classic: ratio(rate, classic.rate()),
+        ratio_to_one_worker: ratio(rate, report.uncontended_rate(1).unwrap_or(rate)),
+    })
 }

@@ -28,6 +28,8 @@ pub(super) struct Report {
     /// A signal ended the run early.
     pub(super) interrupted: bool,
     pub(super) floor: Vec<FloorRow>,
+    /// The lock that people usually write on this engine.
+    pub(super) classic: Vec<FloorRow>,
     pub(super) uncontended: Vec<UncontendedRow>,
     pub(super) contended: Vec<ContendedRow>,
     pub(super) processes: Vec<ProcessesRow>,
@@ -41,13 +43,15 @@ pub(super) struct Report {
     pub(super) aims: Vec<Aim>,
 }
 
-/// The fewest raw operations that a lock needs.
+/// Raw operations: the fewest that a lock needs, or those of the usual lock.
 #[derive(Debug, Serialize)]
 pub(super) struct FloorRow {
     pub(super) workers: u64,
     pub(super) pairs_per_s: f64,
     #[serde(flatten)]
     pub(super) latency: Percentiles,
+    /// Pairs that came to nothing: the usual lock may deadlock or stall.
+    pub(super) failed: u64,
 }
 
 /// Acquire and release, each worker its own name.
@@ -60,6 +64,8 @@ pub(super) struct UncontendedRow {
     pub(super) operations_per_acquisition: f64,
     /// To the floor with as many workers.
     pub(super) ratio_to_floor: Option<f64>,
+    /// To the usual lock with as many workers.
+    pub(super) ratio_to_classic: Option<f64>,
     /// To this same row with one worker.
     pub(super) ratio_to_one_worker: Option<f64>,
 }
@@ -168,6 +174,7 @@ impl Report {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             interrupted: false,
             floor: Vec::new(),
+            classic: Vec::new(),
             uncontended: Vec::new(),
             contended: Vec::new(),
             processes: Vec::new(),

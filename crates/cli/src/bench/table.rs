@@ -71,7 +71,7 @@ fn pairs(report: &Report) -> Option<String> {
     if report.floor.is_empty() && report.uncontended.is_empty() {
         return None;
     }
-    let mut table = Table::new(&[
+    let mut heads = vec![
         "ACQUIRE + RELEASE",
         "workers",
         "pairs/s",
@@ -82,13 +82,19 @@ fn pairs(report: &Report) -> Option<String> {
         "ops",
         ":floor",
         ":1 worker",
-    ]);
-    for row in &report.floor {
-        let mut cells = vec![
-            "floor".into(),
-            row.workers.to_string(),
-            rate(row.pairs_per_s),
-        ];
+    ];
+    if !report.classic.is_empty() {
+        heads.push(":usual");
+    }
+    let mut table = Table::new(&heads);
+    let floor = report.floor.iter().map(|row| ("floor", row));
+    let classic = report.classic.iter().map(|row| ("usual lock", row));
+    for (what, row) in floor.chain(classic) {
+        let what = match row.failed {
+            0 => what.to_owned(),
+            failed => format!("{what} ({failed} failed)"),
+        };
+        let mut cells = vec![what, row.workers.to_string(), rate(row.pairs_per_s)];
         cells.extend(latencies(row.latency));
         table.row(cells);
     }
@@ -102,6 +108,9 @@ fn pairs(report: &Report) -> Option<String> {
         cells.push(two(row.operations_per_acquisition));
         cells.push(times(row.ratio_to_floor));
         cells.push(times(row.ratio_to_one_worker));
+        if !report.classic.is_empty() {
+            cells.push(times(row.ratio_to_classic));
+        }
         table.row(cells);
     }
     Some(table.render())

@@ -14,11 +14,11 @@ pub(super) struct Alone {
 }
 
 impl Work for Alone {
-    async fn step(&mut self) -> Result<Duration> {
+    async fn step(&mut self) -> Result<Option<Duration>> {
         let from = self.clock.now();
         let guard = self.lock.acquire().await?;
         guard.release().await?;
-        Ok(self.clock.now().since(from))
+        Ok(Some(self.clock.now().since(from)))
     }
 }
 

@@ -166,6 +166,12 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// The lock that people usually write on this engine, as raw operations, for `clinch bench` to
+    /// measure beside ours; `None` where there is none to speak of.
+    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
+        Ok(None)
+    }
+
     /// The quickest way in which processes can pass a token on with this engine, for `clinch bench`
     /// to compare hand-overs with; `None` where there is none.
     async fn baton(&self, _name: &str) -> Result<Option<Box<dyn Baton>>> {

@@ -2,13 +2,15 @@
 //!
 //! A name is one row, touched by its primary key only. An uncontended lock is one statement to take
 //! and one to give up. Reading order of the source: `schema` and `row` (what is kept), `sql` (the
-//! statements), `store`, `group` (the order of steps), `short` and `steps` (the two ways), `bell` (how waiters are woken),
-//! `renewals`, `events`, `reaper`.
+//! statements), `store`, `group` (the order of steps), `short` and `steps` (the two ways), `bell` (how
+//! waiters are woken), `renewals`, `events`, `reaper`. The other locks that users of MySQL know are
+//! in `forms`.
 
 mod bell;
 mod config;
 mod error;
 mod events;
+pub mod forms;
 mod group;
 mod inspect;
 mod open;

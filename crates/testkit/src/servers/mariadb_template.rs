@@ -20,7 +20,7 @@ use super::{Folder, failed, tool};
 pub(super) const SIZES: [&str; 3] = [
     "--innodb-data-file-path=ibdata1:2M:autoextend",
     "--innodb-autoextend-increment=1",
-    "--innodb-log-file-size=32M",
+    "--innodb-log-file-size=16M",
 ];
 
 /// The database, a user who may do everything, and one who may only touch rows.
@@ -74,7 +74,7 @@ fn install(path: &Path) -> Result<()> {
     args.extend(as_root());
     tool::run("mariadb-install-db", &args, &[], "making a data folder")?;
     let archive = format!("{place}/archive");
-    let args = ["-cSf", &archive, "-C", &place, "data"];
+    let args = ["-cf", &archive, "-C", &place, "data"];
     tool::run("tar", &args, &[], "packing a data folder")?;
     fs::rename(&archive, path).map_err(|e| failed(format!("cannot make {}", path.display()), e))
 }

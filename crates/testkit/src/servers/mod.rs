@@ -2,7 +2,8 @@
 //! folder.
 //!
 //! [`ServerProcess`], [`Folder`], [`Port`], [`Certificates`] and [`ClockShim`] are for every engine. [`Redis`] is one
-//! server of that engine, [`Sentinels`] and [`Cluster`] are six.
+//! server of that engine, [`Sentinels`] and [`Cluster`] are six. [`MariaDb`] and [`Etcd`] are one
+//! server each, [`EtcdCluster`] is three.
 //!
 //! Everything blocks, for a bounded time: a test starts its servers before it needs them, and asks
 //! them for a few words only. Nothing is left behind: a server ends with its value, and with the
@@ -18,6 +19,11 @@
 //! # Ok::<(), clinch_core::Error>(())
 //! ```
 
+mod etcd;
+mod etcd_builder;
+mod etcd_cluster;
+mod etcd_metrics;
+mod etcd_peers;
 mod folder;
 mod mariadb;
 mod mariadb_builder;
@@ -36,6 +42,10 @@ mod spawner;
 mod tls;
 mod tool;
 
+pub use etcd::Etcd;
+pub use etcd_builder::EtcdBuilder;
+pub use etcd_cluster::EtcdCluster;
+pub use etcd_metrics::Metrics as EtcdMetrics;
 pub use folder::Folder;
 pub use mariadb::MariaDb;
 pub use mariadb_builder::MariaDbBuilder;

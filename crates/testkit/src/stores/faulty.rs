@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use clinch_core::memory::{Faults, Op};
 use clinch_core::store::{
-    Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, LockView, ReleaseReply,
-    RenewReply, Renewal, Store, StoreInfo, Wake, Wakes,
+    Baton, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, LockView,
+    ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wake, Wakes,
 };
 use clinch_core::{Clock, Name, RequestId, Result, keeper};
 
@@ -193,6 +193,14 @@ impl Store for Faulty {
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
         self.inner.floor().await
+    }
+
+    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
+        self.inner.classic().await
+    }
+
+    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
+        self.inner.baton(name).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Capability, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, LockView,
-    ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Baton, Capability, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
+    LockView, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
 use clinch_core::{Name, Result};
 
@@ -106,6 +106,14 @@ impl Store for Without {
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
         self.inner.floor().await
+    }
+
+    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
+        self.inner.classic().await
+    }
+
+    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
+        self.inner.baton(name).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -1,10 +1,8 @@
-"""The processes of the cases: a server, partners that speak lines, and clinch."""
+"""The processes of the cases: partners that speak lines, and clinch."""
 
+import json
 import os
-import pathlib
 import queue
-import random
-import signal
 import subprocess
 import threading
 import time
@@ -76,50 +74,14 @@ class Partner(Lines):
         return reply == "yes"
 
 
-class Server:
-    """A Redis of our own, on a free port of the loopback and in a folder of its own."""
-
-    def __init__(self, folder, log):
-        self.folder = pathlib.Path(folder)
-        self.folder.mkdir()
-        for _ in range(50):
-            self.port = random.randrange(20000, 32000)
-            self.process = subprocess.Popen(
-                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1"]
-                + ["--dir", str(self.folder), "--save", "", "--appendonly", "no"],
-                stdout=log,
-                stderr=log,
-            )
-            if self._answers():
-                return
-        raise SystemExit("no redis-server starts here")
-
-    def _answers(self):
-        while self.process.poll() is None:
-            # Another server may have that port: ask for ours.
-            info = self.cli("INFO", "server").stdout
-            if f"process_id:{self.process.pid}" in info:
-                return True
-            time.sleep(0.02)
-        return False
-
-    def cli(self, *words):
-        argv = ["redis-cli", "-p", str(self.port), *words]
-        return subprocess.run(argv, capture_output=True, text=True, check=False)
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait()
-
-
 class Clinch:
-    """The command, with one layout."""
+    """The command, on one store."""
 
-    def __init__(self, program, port, layout, log):
+    def __init__(self, program, store, log):
         self.program, self.log = program, log
         self.env = {
             **{k: v for k, v in os.environ.items() if not k.startswith("CLINCH")},
-            "CLINCH_STORE": f"redis://127.0.0.1:{port}/?layout={layout}",
+            "CLINCH_STORE": store,
         }
 
     def _argv(self, *words):
@@ -142,6 +104,17 @@ class Clinch:
         done = self.run("run", "--no-wait", name, "--", "true")
         assert done.returncode in (0, 75), done.stderr
         return done.returncode == 75
+
+    def waiters(self, name):
+        """How many wait for it, theirs and ours."""
+        shown = json.loads(self.run("show", "--json", name).stdout or "{}")
+        return len(shown.get("waiters", []))
+
+    def until_waiters(self, name, count):
+        end = time.monotonic() + PATIENCE
+        while self.waiters(name) != count:
+            assert time.monotonic() < end, f"{self.waiters(name)} wait"
+            time.sleep(0.02)
 
     def start(self, *words):
         """Starts it with its lines to be read."""

@@ -8,8 +8,10 @@
 
 mod bell;
 mod config;
+mod doctor;
 mod error;
 mod events;
+mod floor;
 pub mod forms;
 mod group;
 mod inspect;
@@ -17,9 +19,11 @@ mod open;
 mod options;
 mod pool;
 mod promises;
+mod reaper;
 mod renewals;
 mod row;
 mod schema;
+mod server;
 mod short;
 mod sql;
 mod steps;

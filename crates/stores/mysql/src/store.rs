@@ -5,20 +5,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, Limits, LockView,
-    OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
+    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
 use clinch_core::{Error, ErrorKind, MAX_NAME, Name, Result, keeper};
 
 use crate::bell::Bell;
 use crate::config::Config;
 use crate::events::Watching;
+use crate::floor::{Classic, LockBaton, Updates};
 use crate::group::Group;
 use crate::inspect;
 use crate::pool::Pool;
+use crate::reaper::Reaper;
+use crate::server::Server;
 use crate::short::Short;
 use crate::steps::{Answer, Step};
-use crate::{promises, renewals, schema};
+use crate::{doctor, promises, renewals, schema};
 
 /// Locks in a table of MySQL or MariaDB.
 ///
@@ -44,10 +47,23 @@ impl MySqlStore {
         let me = context.identity.info().id;
         let bell = Bell::new(pool.clone(), me, &context.namespace);
         let opening = pool.clone();
-        keeper::run(async move { schema::ensure(&opening).await }).await?;
-        let short = Short::new(pool.clone(), !config.plain_dialect);
+        let server = keeper::run(async move {
+            let server = Server::ask(&opening).await?;
+            server.check(opening.to())?;
+            schema::ensure(&opening).await?;
+            Ok(server)
+        })
+        .await?;
+        let short = Short::new(pool.clone(), server.is_mariadb() && !config.plain_dialect);
         let group = Group::new(pool.clone(), bell.clone(), short, me, &context.namespace);
         bell.attach(&group);
+        let reaper = Reaper {
+            pool: pool.clone(),
+            group: group.clone(),
+            ns: context.namespace.as_bytes().to_vec(),
+            remember: config.remember,
+        };
+        reaper.start(bell.clone())?;
         Ok(Self {
             info: Self::describe(),
             ns: context.namespace.as_bytes().to_vec(),
@@ -203,12 +219,27 @@ impl Store for MySqlStore {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         self.check_open()?;
-        let _ = &self.config;
-        Ok(Vec::new())
+        let (pool, config) = (self.pool.clone(), self.config.clone());
+        keeper::run(async move { doctor::examine(&pool, &config).await })
+            .await
+            .map_err(Self::explain)
     }
 
     fn operations(&self) -> u64 {
         self.pool.requests()
+    }
+
+    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
+        Ok(Some(Box::new(Updates::new(self.pool.clone()).await?)))
+    }
+
+    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
+        Ok(Some(Box::new(Classic::new(self.pool.clone()).await?)))
+    }
+
+    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
+        let baton = LockBaton::connect(self.pool.clone(), name).await?;
+        Ok(Some(Box::new(baton)))
     }
 
     async fn close(&self) -> Result<()> {

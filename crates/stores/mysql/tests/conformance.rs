@@ -59,6 +59,11 @@ impl Subject for Dialect {
         clinch_mysql::open(&url.parse()?, context).await
     }
 
+    /// Each grant and renewal waits for a commit, and the cases share one disk.
+    fn lease(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(1)
+    }
+
     fn wants(&self, case: &Case) -> bool {
         !restarts(case)
     }

@@ -18,7 +18,7 @@ use clinch_core::{BootTime, ClientId, Clock, Effect, Error, ErrorKind, Name, Res
 use tokio::sync::oneshot;
 
 use crate::bell::Bell;
-use crate::error::Trouble;
+use crate::error::{Trouble, damaged};
 use crate::events;
 use crate::pool::{How, Pool};
 use crate::row::{Content, Key, Row};
@@ -298,9 +298,15 @@ impl Group {
 
     async fn read(&self, key: &Key) -> Result<Row, Failed> {
         let reply = self.pool.query(&names::read(key)).await;
-        let values = reply.map_err(Failed::Server)?.into_first_row();
+        let reply = reply.map_err(Failed::Server)?;
+        let slack = reply.took;
+        let values = reply.into_first_row();
         let row = values.and_then(|values| Row::read(&mut values.into_iter()));
-        row.ok_or_else(|| Failed::Known(crate::error::damaged(&String::from_utf8_lossy(&key.name))))
+        let row = row.ok_or_else(|| damaged(&String::from_utf8_lossy(&key.name)));
+        Ok(Row {
+            slack,
+            ..row.map_err(Failed::Known)?
+        })
     }
 
     /// Writes the row, tells the events, and rings for one of those who were granted: all in one

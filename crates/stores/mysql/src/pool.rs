@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use clinch_core::{Error, ErrorKind, Result};
+use clinch_core::{Clock, Error, ErrorKind, Result};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Row, Value};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -32,6 +32,8 @@ pub(crate) struct Set {
 pub(crate) struct Reply {
     pub(crate) sets: Vec<Set>,
     pub(crate) failed: Option<Trouble>,
+    /// How long it took.
+    pub(crate) took: Duration,
 }
 
 impl Reply {
@@ -217,8 +219,12 @@ impl Pool {
 
     async fn run(&self, mut conn: Conn, sql: &Sql, prepared: bool) -> Result<Reply, Trouble> {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        let (clock, sent) = (Clock::boot(), Clock::boot().now());
         let reply = match timeout(self.timeout, talk(&mut conn, sql, prepared)).await {
-            Ok(reply) => reply,
+            Ok(reply) => Reply {
+                took: clock.now().since(sent),
+                ..reply
+            },
             // Dropping it closes it, so that nobody reads this reply as the one to something else.
             Err(_) => return Err(Trouble::Lost(format!("{NO_ANSWER} {:?}", self.timeout))),
         };

@@ -87,9 +87,10 @@ async fn together(
             .map(|(_, r)| r.hold.name.as_str().as_bytes())
     };
     let mut sql = Sql::new(format!(
-        "SET @clinch={NOW};UPDATE clinch_names SET until=@clinch+?,seq=GREATEST(seq+1,{NOW}) \
+        "SET @clinch={NOW};UPDATE clinch_names SET until=@clinch+?,lease=?,seq=GREATEST(seq+1,{NOW}) \
          WHERE ns=? AND name IN ("
     ))
+    .with(lease)
     .with(lease)
     .bytes(ns)
     .list(names())

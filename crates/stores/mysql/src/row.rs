@@ -43,6 +43,8 @@ pub(crate) struct Content {
     /// When the hold of a plain row ends; otherwise the first end of any claim, 0 where only
     /// delays are left.
     pub(crate) until: u64,
+    /// The lease that it has of those.
+    pub(crate) lease: u64,
     /// The holder's owner as its record will have it.
     pub(crate) owner: Vec<u8>,
     /// The holder as an encoded claim.
@@ -65,6 +67,8 @@ pub(crate) struct Row {
     pub(crate) floor: u64,
     /// Whether it is from a moment ago, and `now` with it.
     pub(crate) recent: bool,
+    /// How much later than `now` it may have been read, at most.
+    pub(crate) slack: Duration,
 }
 
 impl Row {
@@ -76,6 +80,7 @@ impl Row {
             request: bytes(values.next()?)?,
             since: optional(values.next()?)?.unwrap_or(0),
             until: optional(values.next()?)?.unwrap_or(0),
+            lease: optional(values.next()?)?.unwrap_or(0),
             owner: Vec::new(),
             details: bytes(values.next()?)?,
             ended: bytes(values.next()?)?,
@@ -97,6 +102,7 @@ impl Row {
                 Some(value) => optional(value)?.unwrap_or(0),
             },
             recent: false,
+            slack: Duration::ZERO,
         })
     }
 
@@ -147,6 +153,7 @@ impl Row {
                 phase: Phase::Held { seq: content.token },
                 since: moment(content.since),
                 until: moment(content.until),
+                lease: Duration::from_micros(content.lease),
                 ..entry
             });
         }
@@ -203,6 +210,7 @@ impl Content {
                 content.request = id(one.request);
                 content.since = micros(one.since);
                 content.until = micros(one.until);
+                content.lease = span(one.lease);
                 content.owner = padded(&one.owner)?;
                 content.details = encoded(one);
                 Some(content)

@@ -31,6 +31,7 @@ const TABLES: [&str; 3] = [
     request VARBINARY(16)   NOT NULL,
     since   BIGINT UNSIGNED NOT NULL,
     until   BIGINT UNSIGNED NOT NULL,
+    lease   BIGINT UNSIGNED NOT NULL,
     owner   VARBINARY(31)   NOT NULL,
     details MEDIUMBLOB      NOT NULL,
     ended   VARBINARY(448)  NOT NULL,

@@ -43,8 +43,11 @@ impl Short {
             true => How::Prepared,
             false => How::Text,
         };
-        let values = self.send(&sql, how).await?.into_first_row();
-        let Some(row) = values.and_then(|values| Row::read(&mut values.into_iter())) else {
+        let reply = self.send(&sql, how).await?;
+        let slack = reply.took;
+        let values = reply.into_first_row();
+        let row = values.and_then(|values| Row::read(&mut values.into_iter()));
+        let Some(row) = row.map(|row| Row { slack, ..row }) else {
             return Ok(Tried::Row(None));
         };
         if row.is_held_by(claim.request, lease) {

@@ -92,7 +92,7 @@ pub(crate) mod names {
     use crate::row::{Content, Key};
 
     /// What a claim is told of its row.
-    const COLUMNS: &str = "seq,token,request,since,until,details,ended,state";
+    const COLUMNS: &str = "seq,token,request,since,until,lease,details,ended,state";
 
     fn watched() -> String {
         format!("COALESCE((SELECT watched_until FROM clinch_meta WHERE ns=?),0)>{NOW}")
@@ -111,8 +111,8 @@ pub(crate) mod names {
             text = format!("SET @clinch={NOW};");
         }
         text += &format!(
-            "INSERT INTO clinch_names (ns,name,request,since,until,seq,token,owner,details,ended) \
-             VALUES (?,?,IF({watched},'',?),{NOW},IF(request='',0,{NOW}+?),\
+            "INSERT INTO clinch_names (ns,name,request,lease,since,until,seq,token,owner,details,ended) \
+             VALUES (?,?,IF({watched},'',?),?,{NOW},IF(request='',0,{NOW}+lease),\
              GREATEST({NOW},?,COALESCE((SELECT floor FROM clinch_meta WHERE ns=?),0)+1),\
              IF(request='',0,seq),?,?,'') \
              ON DUPLICATE KEY UPDATE \
@@ -120,6 +120,8 @@ pub(crate) mod names {
              LOCATE(VALUES(request),ended)=0,GREATEST(seq+1,VALUES(seq)),token),\
              until=IF(token>seq OR (VALUES(request)<>'' AND request=VALUES(request) AND \
              state IS NULL AND until>{NOW}),GREATEST(until,VALUES(until)),until),\
+             lease=IF(token>seq,VALUES(lease),\
+             IF(request=VALUES(request),GREATEST(lease,VALUES(lease)),lease)),\
              since=IF(token>seq,VALUES(since),since),\
              owner=IF(token>seq,VALUES(owner),owner),\
              details=IF(token>seq,VALUES(details),details),\
@@ -170,7 +172,7 @@ pub(crate) mod names {
     /// case.
     pub(crate) fn read(key: &Key) -> Sql {
         Sql::new(format!(
-            "SELECT n.seq,n.token,n.request,n.since,n.until,n.details,n.ended,n.state,{NOW},\
+            "SELECT n.seq,n.token,n.request,n.since,n.until,n.lease,n.details,n.ended,n.state,{NOW},\
              COALESCE(m.watched_until,0)>{NOW},COALESCE(m.floor,0) \
              FROM (SELECT 1 one) o LEFT JOIN clinch_meta m ON m.ns=? \
              LEFT JOIN clinch_names n ON n.ns=? AND n.name=?"
@@ -184,8 +186,8 @@ pub(crate) mod names {
     pub(crate) fn make(key: &Key, least: u64) -> Sql {
         Sql::new(format!(
             "INSERT IGNORE INTO clinch_names \
-             (ns,name,request,since,until,seq,token,owner,details,ended) \
-             VALUES (?,?,'',0,0,\
+             (ns,name,request,lease,since,until,seq,token,owner,details,ended) \
+             VALUES (?,?,'',0,0,0,\
              GREATEST({NOW},?,COALESCE((SELECT floor FROM clinch_meta WHERE ns=?),0)+1),\
              0,'','','')"
         ))
@@ -198,7 +200,7 @@ pub(crate) mod names {
     /// Writes a row that has not changed since it was read, and that nobody has begun to watch.
     pub(crate) fn write(key: &Key, new: &Content, seq: u64, before: u64, watching: bool) -> Sql {
         let sql = Sql::new(
-            "UPDATE clinch_names SET seq=?,token=?,request=?,since=?,until=?,owner=?,details=?,\
+            "UPDATE clinch_names SET seq=?,token=?,request=?,since=?,until=?,lease=?,owner=?,details=?,\
              ended=?,state=? WHERE ns=? AND name=? AND seq=?",
         )
         .with(seq)
@@ -206,6 +208,7 @@ pub(crate) mod names {
         .bytes(&new.request)
         .with(new.since)
         .with(new.until)
+        .with(new.lease)
         .bytes(&new.owner)
         .bytes(&new.details)
         .bytes(&new.ended)

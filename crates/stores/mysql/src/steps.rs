@@ -56,6 +56,9 @@ pub(crate) fn apply(row: &Row, state: NameState, steps: &[&Step], seen: u64) -> 
     let mut state = state;
     let mut out = Outcome::default();
     let now = row.moment();
+    if !row.recent {
+        end_in_time(&mut state, now + row.slack);
+    }
     let greatest = row.seq.unwrap_or(0).max(row.floor).max(seen);
     let mut tokens = Tokens(greatest.max(row.now.saturating_sub(1)));
     let answers = steps
@@ -80,7 +83,18 @@ fn one(
     out: &mut Outcome,
 ) -> Result<Answer> {
     Ok(match step {
-        Step::Claim(claim) => Answer::Claim(state.claim(claim, now, tokens, out)?),
+        Step::Claim(claim) => {
+            let reply = state.claim(claim, now, tokens, out)?;
+            // A repeated claim may have a longer lease than the first: see `end_in_time`.
+            let repeated = state
+                .entries
+                .iter_mut()
+                .find(|e| e.request == claim.request);
+            if let Some(entry) = repeated {
+                entry.lease = entry.lease.max(claim.lease);
+            }
+            Answer::Claim(reply)
+        }
         Step::Renew(renewal) => Answer::Renew(state.renew(renewal, now, tokens, out)),
         Step::Release(hold) => Answer::Release(state.release(hold, now, tokens, out)),
         Step::Withdraw(claim) => {
@@ -93,6 +107,19 @@ fn one(
             Answer::Done
         }
     })
+}
+
+/// No claim ends later than its whole lease from now, unless the server's clock was set back since:
+/// then a dead holder must not stay for as long as that. `latest` is the latest that the clock can
+/// have been when the row was read: a row that was written while the statement waited is right.
+fn end_in_time(state: &mut NameState, latest: BootTime) {
+    for entry in &mut state.entries {
+        let span = match entry.phase {
+            Phase::Held { .. } | Phase::Waiting => entry.lease,
+            Phase::Delayed => entry.lock_delay,
+        };
+        entry.until = entry.until.min(latest + span);
+    }
 }
 
 /// A claim that is granted while it waits counts its lease from when it was last sent. The server's

@@ -242,7 +242,6 @@ impl Side {
     }
 }
 
-
 async fn compare(
     server: &MariaDb,
     parameters: &str,

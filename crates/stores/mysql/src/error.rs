@@ -77,6 +77,11 @@ fn refused(code: u16, text: &str) -> Error {
         code if UNSURE.contains(&code) => {
             made(ErrorKind::Unreachable).with_effect(Effect::Possible)
         }
+        1264 | 1690 => Error::new(
+            ErrorKind::Unsupported,
+            format!("{text}: is the server's clock before 2020?"),
+        )
+        .with_advice("set the server's clock"),
         1290 | 1792 | 1836 | 3100 => made(ErrorKind::Unreachable)
             .with_advice("it takes no writes: is it a replica by now?"),
         code if AGAIN.contains(&code) => made(ErrorKind::Unreachable)

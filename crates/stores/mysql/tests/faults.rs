@@ -46,6 +46,13 @@ impl World {
         }
     }
 
+    /// A reply on each of the present connections is lost; later ones work.
+    fn lose(&self, reply: u64, then: Then) {
+        for link in self.proxy.links() {
+            link.swallow(reply, then);
+        }
+    }
+
     async fn acquire(&self) -> Guard {
         let lock = self.clinch.lock("a").lease(LEASE);
         soon("the lock", lock.acquire()).await.unwrap()
@@ -64,7 +71,7 @@ impl World {
 async fn a_lost_reply_to_a_claim_leaves_one_hold_with_one_token() {
     for then in ENDS {
         let world = World::new().await;
-        world.proxy.swallow(1, then);
+        world.lose(1, then);
         let guard = world.acquire().await;
         world.proxy.heal();
         assert!(guard.is_valid());
@@ -85,7 +92,7 @@ async fn a_lost_reply_to_a_claim_leaves_one_hold_with_one_token() {
 async fn a_lost_reply_to_a_try_is_never_reported_as_taken() {
     for then in ENDS {
         let world = World::new().await;
-        world.proxy.swallow(1, then);
+        world.lose(1, then);
         let lock = world.clinch.lock("a").lease(LEASE);
         let tried = soon("an answer", lock.try_acquire()).await;
         world.proxy.heal();
@@ -101,7 +108,7 @@ async fn a_lost_reply_to_a_release_is_made_up_for() {
     for then in ENDS {
         let world = World::new().await;
         let guard = world.acquire().await;
-        world.proxy.swallow(1, then);
+        world.lose(1, then);
         let released = soon("the release", guard.release()).await;
         world.proxy.heal();
         assert!(released.unwrap().was_held(), "{then:?}");
@@ -114,7 +121,7 @@ async fn a_lost_reply_to_a_renewal_is_made_up_for() {
     for then in ENDS {
         let world = World::new().await;
         let guard = world.acquire().await;
-        world.proxy.swallow(1, then);
+        world.lose(1, then);
         let lost = tokio::select! {
             reason = guard.lost() => Some(reason),
             () = pass(LEASE * 3 / 2) => None,
@@ -132,7 +139,7 @@ async fn a_lost_reply_to_a_renewal_is_made_up_for() {
 /// the bell, to the read and the write of the release.
 #[tokio::test]
 async fn each_reply_of_a_contended_lock_may_be_lost() {
-    for reply in 1..=6 {
+    for (reply, late) in [(1, false), (2, false), (3, false), (1, true), (2, true)] {
         let world = World::new().await;
         let other = clinch(&world.server.url()).await;
         let first = other.lock("a").lease(LONG).acquire().await.unwrap();
@@ -140,13 +147,19 @@ async fn each_reply_of_a_contended_lock_may_be_lost() {
             let lock = world.clinch.lock("a").lease(LEASE);
             tokio::spawn(async move { lock.acquire().await })
         };
-        world.proxy.swallow(reply, Then::Reset);
+        if !late {
+            world.lose(reply, Then::Reset);
+        }
         let client = Client::at(&world.server).await;
         clinch_testkit::wait::eventually("the waiter is queued", async || {
             let view = client.store.inspect(first.name()).await.unwrap();
             view.is_some_and(|view| view.waiters.len() == 1)
         })
         .await;
+        if late {
+            // The bell is among them.
+            world.lose(reply, Then::Reset);
+        }
         let before = number(&first);
         assert!(first.release().await.unwrap().was_held());
         let second = soon("the waiter", waiting).await.unwrap().unwrap();

@@ -36,7 +36,7 @@ async fn a_row_locked_by_somebody_else_for_two_leases() {
     let guard = one.lock("a").lease(LEASE).acquire().await.unwrap();
     let mut stranger = session(&server).await;
     stranger.query_drop("BEGIN").await.unwrap();
-    let lock = "SELECT * FROM clinch_names WHERE name = 'a' FOR UPDATE";
+    let lock = "SELECT * FROM clinch_names WHERE ns = 'clinch' AND name = 'a' FOR UPDATE";
     stranger.query_drop(lock).await.unwrap();
     let reason = soon("the loss", guard.lost()).await;
     assert_eq!(reason, LostReason::Unrenewed);
@@ -67,7 +67,7 @@ async fn doctor_tells_of_rows_that_stay_locked() {
         .unwrap();
     let mut stranger = session(&server).await;
     stranger.query_drop("BEGIN").await.unwrap();
-    let lock = "SELECT * FROM clinch_names WHERE name = 'a' FOR UPDATE";
+    let lock = "SELECT * FROM clinch_names WHERE ns = 'clinch' AND name = 'a' FOR UPDATE";
     stranger.query_drop(lock).await.unwrap();
     eventually("doctor warns", async || {
         let findings = clinch.doctor().await.unwrap();

@@ -12,6 +12,7 @@ use clinch_core::{Clinch, Error, HandOver, Result, StoreUrl};
 /// | URL | store |
 /// |---|---|
 /// | `sqlite:`, `sqlite:PATH` | embedded: several processes on one machine, no server |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | MySQL 8 and MariaDB |
 /// | `memory:`, `memory:NAME` | inside this process, for tests |
 ///
 /// ```
@@ -142,6 +143,8 @@ pub fn stores() -> Vec<StoreInfo> {
     let mut stores = vec![MemoryStore::describe()];
     #[cfg(feature = "sqlite")]
     stores.push(clinch_sqlite::SqliteStore::describe());
+    #[cfg(feature = "mysql")]
+    stores.extend(clinch_mysql::stores());
     #[cfg(feature = "redis")]
     stores.extend(clinch_redis::stores());
     #[cfg(feature = "etcd")]
@@ -152,6 +155,8 @@ pub fn stores() -> Vec<StoreInfo> {
 async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::open(url, context)?)),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => clinch_mysql::open(url, context).await,
         #[cfg(feature = "redis")]
         scheme if scheme == "rediss" || scheme.split('+').next() == Some("redis") => {
             clinch_redis::open(url, context).await

@@ -41,6 +41,16 @@ pub mod blocking {
     }
 }
 
+/// What is particular to MySQL and MariaDB: the tables, and the locks that live in your own tables.
+///
+/// ```
+/// assert!(clinch::mysql::schema().contains("CREATE TABLE IF NOT EXISTS clinch_names"));
+/// ```
+#[cfg(feature = "mysql")]
+pub mod mysql {
+    pub use clinch_mysql::{forms, schema};
+}
+
 /// What is particular to Redis: the check of tokens at data that live there.
 ///
 /// ```

@@ -32,6 +32,8 @@ SERVERS=(
   redis-sentinel:redis-sentinel
   redis-cli:redis-tools
   setpriv:util-linux
+  java:default-jre-headless
+  /usr/share/zookeeper/bin/zkServer.sh:zookeeper
 )
 
 # The programs of the servers. No service is started: tests run servers of their own.

@@ -2,7 +2,8 @@
 //! folder.
 //!
 //! [`ServerProcess`], [`Folder`], [`Port`], [`Certificates`] and [`ClockShim`] are for every engine. [`Redis`] is one
-//! server of that engine, [`Sentinels`] and [`Cluster`] are six.
+//! server of that engine, [`Sentinels`] and [`Cluster`] are six. [`ZooKeeper`] is one, [`Ensemble`]
+//! three.
 //!
 //! Everything blocks, for a bounded time: a test starts its servers before it needs them, and asks
 //! them for a few words only. Nothing is left behind: a server ends with its value, and with the
@@ -31,6 +32,9 @@ mod resp;
 mod shim;
 mod spawner;
 mod tls;
+mod zookeeper;
+mod zookeeper_builder;
+mod zookeeper_ensemble;
 
 pub use folder::Folder;
 pub use port::{Port, on_free_port};
@@ -43,6 +47,9 @@ pub use redis_slots::SlotMigration;
 pub use resp::Reply;
 pub use shim::{ClockShim, Step};
 pub use tls::Certificates;
+pub use zookeeper::ZooKeeper;
+pub use zookeeper_builder::ZooKeeperBuilder;
+pub use zookeeper_ensemble::Ensemble;
 
 use std::io;
 use std::time::{Duration, Instant};

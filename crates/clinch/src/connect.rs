@@ -144,6 +144,8 @@ pub fn stores() -> Vec<StoreInfo> {
     stores.push(clinch_sqlite::SqliteStore::describe());
     #[cfg(feature = "redis")]
     stores.extend(clinch_redis::stores());
+    #[cfg(feature = "zookeeper")]
+    stores.extend(clinch_zookeeper::stores());
     stores
 }
 
@@ -156,6 +158,8 @@ async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
         }
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(clinch_sqlite::SqliteStore::open(url, context)?)),
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" => clinch_zookeeper::open(url, context).await,
         scheme => {
             let known: Vec<String> = stores()
                 .iter()

@@ -86,6 +86,7 @@ impl Entry {
             owner: self.claim.owner.as_str().to_owned(),
             ending,
             delayed: false,
+            record: Some(self.state().record.clone()),
         }
     }
 }

@@ -57,10 +57,11 @@ pub(crate) async fn claim(core: &Arc<Core>, claim: &Claim) -> Result<ClaimReply>
             Step::Again => {}
         }
     }
-    Err(
-        Error::new(ErrorKind::Unreachable, "the folder of the lock comes and goes")
-            .with_effect(Effect::Possible),
+    Err(Error::new(
+        ErrorKind::Unreachable,
+        "the folder of the lock comes and goes",
     )
+    .with_effect(Effect::Possible))
 }
 
 /// A request that keeps a claim is about to be sent: why it must not be, if the claim has ended.

@@ -126,8 +126,7 @@ fn servers(hosts: &str) -> Result<String> {
     let mut servers: Vec<String> = Vec::new();
     for host in hosts.split(',') {
         let bad = || {
-            Error::invalid(format!("{host:?} is not a host"))
-                .with_advice("write host or host:port")
+            Error::invalid(format!("{host:?} is not a host")).with_advice("write host or host:port")
         };
         let end = host.rfind(']').unwrap_or(0);
         let (name, port) = match host.get(end..).and_then(|rest| rest.rfind(':')) {
@@ -185,7 +184,10 @@ mod tests {
         let config = read("zookeeper://me:p%40ss@a/?acl=creator-all").unwrap();
         assert_eq!(config.login.as_ref().unwrap().digest(), b"me:p@ss");
         assert_eq!(config.chroot, "");
-        assert!(!format!("{config:?}").contains("p@ss"), "a password in a log");
+        assert!(
+            !format!("{config:?}").contains("p@ss"),
+            "a password in a log"
+        );
     }
 
     #[test]

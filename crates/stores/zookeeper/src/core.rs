@@ -65,13 +65,19 @@ impl Core {
     /// The servers have just said what time it is there.
     pub(crate) fn saw(&self, time: i64) {
         let now = self.clock.now();
-        let mut known = self.servers_time.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self
+            .servers_time
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *known = Some((time, now));
     }
 
     /// How long ago a node was made.
     pub(crate) fn age(&self, stat: &Stat) -> Duration {
-        let known = *self.servers_time.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *self
+            .servers_time
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let Some((time, at)) = known else {
             return Duration::MAX;
         };

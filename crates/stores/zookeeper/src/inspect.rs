@@ -17,6 +17,7 @@ use crate::record::{How, Record, Word};
 const FLIGHT: usize = 256;
 
 /// A child with its data.
+#[derive(Debug, Clone)]
 pub(crate) struct Party {
     pub(crate) child: Child,
     /// `None` for a node of another library.
@@ -41,7 +42,10 @@ impl Party {
 
     fn view(&self, core: &Core, holds: bool) -> PartyView {
         let record = self.record.as_ref();
-        let own = self.child.request().and_then(|request| core.book.find(request));
+        let own = self
+            .child
+            .request()
+            .and_then(|request| core.book.find(request));
         let lease_left = match (&own, record) {
             (Some(entry), _) => entry.state().until.since(core.clock.now()),
             // Only its own client knows when it was renewed.
@@ -91,7 +95,8 @@ impl Parties {
             .filter_map(live)
             .partition(|(holds, _)| *holds);
         let first = self.all.iter().find(|party| !party.child.delayed)?;
-        let bare = |views: Vec<(bool, PartyView)>| views.into_iter().map(|(_, view)| view).collect();
+        let bare =
+            |views: Vec<(bool, PartyView)>| views.into_iter().map(|(_, view)| view).collect();
         Some(LockView {
             name: name.clone(),
             limit: first.child.place.limit,
@@ -110,7 +115,9 @@ impl Parties {
 }
 
 /// Reads the folders of some names, in as few flights as possible.
-pub(crate) async fn read(core: &Arc<Core>, names: &[Name]) -> Result<Vec<Parties>> {
+///
+/// A folder in which something else lies is an error of its own.
+pub(crate) async fn read(core: &Arc<Core>, names: &[Name]) -> Result<Vec<Result<Parties>>> {
     let base = core.sessions.base().await?;
     let mut all = Vec::with_capacity(names.len());
     for names in names.chunks(FLIGHT) {
@@ -133,19 +140,17 @@ pub(crate) async fn read(core: &Arc<Core>, names: &[Name]) -> Result<Vec<Parties
         };
         let listings = listings.await.map_err(sending)?;
         for ((name, folder), listing) in names.iter().zip(&folders).zip(listings) {
-            let line = Line::read(name, &listing)?;
-            all.push(fill(&base, folder, line).await.map_err(sending)?);
+            all.push(match Line::read(name, &listing) {
+                Ok(line) => Ok(fill(&base, folder, line).await.map_err(sending)?),
+                Err(error) => Err(error),
+            });
         }
     }
     Ok(all)
 }
 
 /// Reads the data of everybody in line.
-async fn fill(
-    base: &crate::session::Session,
-    folder: &str,
-    line: Line,
-) -> Result<Parties, Zk> {
+async fn fill(base: &crate::session::Session, folder: &str, line: Line) -> Result<Parties, Zk> {
     let mut all = Vec::with_capacity(line.children.len());
     for children in line.children.chunks(FLIGHT) {
         let client = base.client(children.len() as u64)?;
@@ -173,7 +178,8 @@ async fn fill(
 }
 
 async fn one(core: &Arc<Core>, name: &Name) -> Result<Option<Parties>> {
-    Ok(read(core, std::slice::from_ref(name)).await?.pop())
+    let mut found = read(core, std::slice::from_ref(name)).await?;
+    found.pop().transpose()
 }
 
 /// One name.
@@ -213,7 +219,7 @@ pub(crate) async fn list(core: &Arc<Core>, prefix: &str) -> Result<Vec<LockView>
     let parties = read(core, &names).await?;
     let views = names.iter().zip(parties);
     Ok(views
-        .filter_map(|(name, parties)| parties.view(core, name))
+        .filter_map(|(name, parties)| parties.ok()?.view(core, name))
         .collect())
 }
 
@@ -239,14 +245,21 @@ pub(crate) async fn evict(core: &Arc<Core>, name: &Name, seq: Option<u64>) -> Re
         let request = party.child.request();
         let victim = Victim {
             word: Word {
-                request: request.map(|request| request.to_string()).unwrap_or_default(),
+                request: request
+                    .map(|request| request.to_string())
+                    .unwrap_or_default(),
                 number: party.child.number,
                 seq: held,
                 owner: party.owner().as_str().to_owned(),
                 ending: How::Evicted,
                 delayed: false,
+                record: party.record.clone(),
             },
-            lock_delay: party.record.as_ref().map(Record::lock_delay).unwrap_or_default(),
+            lock_delay: party
+                .record
+                .as_ref()
+                .map(Record::lock_delay)
+                .unwrap_or_default(),
             data: party.data,
             child: party.child,
         };

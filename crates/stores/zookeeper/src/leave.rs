@@ -37,12 +37,14 @@ pub(crate) async fn release(core: &Core, hold: &Hold) -> Result<ReleaseReply> {
     };
     match remove(&entry, &node, Some(How::Released)).await {
         Ok(true) => {
-            core.book.end(&entry, Ending::Released, LostReason::Released);
+            core.book
+                .end(&entry, Ending::Released, LostReason::Released);
             Ok(ReleaseReply::Released)
         }
         // Our own earlier release, whose answer was lost.
         Ok(false) if again => {
-            core.book.end(&entry, Ending::Released, LostReason::Released);
+            core.book
+                .end(&entry, Ending::Released, LostReason::Released);
             Ok(ReleaseReply::Released)
         }
         Ok(false) => {
@@ -78,7 +80,12 @@ pub(crate) async fn withdraw(core: &Core, claim: &Claim) -> Result<()> {
         let mut state = entry.state();
         state.leaving = true;
         let dead = state.session.is_dead();
-        (state.node.clone(), state.sent, dead, state.granted.is_some())
+        (
+            state.node.clone(),
+            state.sent,
+            dead,
+            state.granted.is_some(),
+        )
     };
     let removed = async {
         let node = match node {
@@ -98,7 +105,8 @@ pub(crate) async fn withdraw(core: &Core, claim: &Claim) -> Result<()> {
     match removed {
         Err(error) if !is_dead(&error) => Err(sending(error)),
         _ => {
-            core.book.end(&entry, Ending::Released, LostReason::Released);
+            core.book
+                .end(&entry, Ending::Released, LostReason::Released);
             Ok(())
         }
     }
@@ -114,7 +122,12 @@ pub(crate) async fn expire(core: &Core, entry: &Entry) -> bool {
         }
         state.leaving = true;
         let dead = state.session.is_dead();
-        (state.node.clone(), state.sent, dead, state.granted.is_some())
+        (
+            state.node.clone(),
+            state.sent,
+            dead,
+            state.granted.is_some(),
+        )
     };
     let removed = async {
         let node = match node {
@@ -136,9 +149,8 @@ pub(crate) async fn expire(core: &Core, entry: &Entry) -> bool {
 
 /// Deletes a node, and leaves the word that goes with it; `false` when it was gone.
 ///
-/// The order of the parts tells listeners what happened, see `events`: a hold that is given up has
-/// its word first, one that ran out has it last. Who leaves the queue changes its own node before,
-/// so that the next in line can tell it from a claim that vanished.
+/// The order of the parts tells listeners what happened, see `scene`. Who leaves the queue changes
+/// its own node before, so that the next in line can tell it from a claim that vanished.
 async fn remove(entry: &Entry, node: &Node, how: Option<How>) -> Result<bool, Zk> {
     let (session, record) = {
         let state = entry.state();
@@ -149,9 +161,10 @@ async fn remove(entry: &Entry, node: &Node, how: Option<How>) -> Result<bool, Zk
     let mut writer = client.new_multi_writer();
     match how {
         Some(How::Expired) => {
-            writer.add_delete(&path, None)?;
             let word = entry.word(node, How::Expired).write();
             writer.add_set_data(&entry.folder, &word, None)?;
+            writer.add_set_data(&path, &record, None)?;
+            writer.add_delete(&path, None)?;
         }
         Some(how) => {
             let word = entry.word(node, how).write();
@@ -176,7 +189,9 @@ pub(crate) async fn find_node(entry: &Entry) -> Result<Option<Node>, Zk> {
     let client = session.client(2)?;
     let synced = client.sync(&entry.folder);
     let listed = client.get_children(&entry.folder);
-    let (synced, listed) = session.within(async { tokio::join!(synced, listed) }).await?;
+    let (synced, listed) = session
+        .within(async { tokio::join!(synced, listed) })
+        .await?;
     synced?;
     let names = match listed {
         Ok((names, _)) => names,
@@ -191,7 +206,9 @@ pub(crate) async fn find_node(entry: &Entry) -> Result<Option<Node>, Zk> {
     let stat = session.within(client.check_stat(&path)).await??;
     // Another session's node is not ours, whatever its name.
     let stat = stat.filter(|stat| stat.ephemeral_owner == session.id);
-    let number = name.strip_prefix(&entry.prefix).and_then(|number| number.parse().ok());
+    let number = name
+        .strip_prefix(&entry.prefix)
+        .and_then(|number| number.parse().ok());
     Ok(stat.zip(number).map(|(stat, number)| Node {
         number,
         seq: u64::try_from(stat.czxid).unwrap_or_default(),
@@ -251,11 +268,11 @@ pub(crate) async fn evict(core: &Arc<Core>, folder: &str, mut victim: Victim) ->
         let mut writer = client.new_multi_writer();
         writer.add_set_data(&path, &victim.data, None)?;
         writer.add_set_data(folder, &victim.word.write(), None)?;
-        writer.add_delete(&path, None)?;
         if let Some(delay) = &delay {
             let options = session.options(CreateMode::Ephemeral);
             writer.add_create(&format!("{folder}/{delay}"), &victim.data, &options)?;
         }
+        writer.add_delete(&path, None)?;
         session.within(writer.commit()).await?.map_err(Zk::from)
     };
     match broken.await {

@@ -23,6 +23,7 @@ mod places;
 mod promises;
 mod record;
 mod renew;
+mod scene;
 mod session;
 mod store;
 mod wakes;

@@ -25,6 +25,8 @@ pub(crate) struct Seen {
     /// Who it is; `None` for one of another library.
     pub(crate) record: Option<Record>,
     pub(crate) seq: u64,
+    /// Whether it said something before it went, so that it has not just vanished.
+    pub(crate) spoke: bool,
 }
 
 /// For a claim that was granted at once.
@@ -61,11 +63,18 @@ pub(crate) fn after(
 ) -> Option<Predecessor> {
     let said = || word.map(Word::predecessor);
     let Some(seen) = seen else {
-        return word.filter(|word| is_next(entry, node, word)).and_then(|_| said());
+        return word
+            .filter(|word| is_next(entry, node, word))
+            .and_then(|_| said());
     };
     let about = |request| word.is_some_and(|word| word.is_about(request));
     if seen.request.is_some_and(about) || stat.pzxid == stat.mzxid {
         return said();
+    }
+    if seen.spoke {
+        return word
+            .filter(|word| is_next(entry, node, word))
+            .and_then(|_| said());
     }
     let record = seen.record.as_ref()?;
     Some(Predecessor {

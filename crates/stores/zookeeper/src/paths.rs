@@ -70,7 +70,17 @@ mod tests {
     fn names_survive_and_stay_apart() {
         let paths = Paths::new("/app", "clinch");
         let names = [
-            "a", "a/b", "a%2Fb", ".", "..", "...", "ünï", "🔒", "a b", "zookeeper", "\u{feff}",
+            "a",
+            "a/b",
+            "a%2Fb",
+            ".",
+            "..",
+            "...",
+            "ünï",
+            "🔒",
+            "a b",
+            "zookeeper",
+            "\u{feff}",
         ];
         let mut seen = std::collections::BTreeSet::new();
         for name in names {

@@ -37,7 +37,7 @@ pub(crate) fn delay(child: &str) -> Option<String> {
 }
 
 impl Child {
-    fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         // Servers write numbers with ten digits at least.
         let start = name.rfind(|c: char| !c.is_ascii_digit())? + 1;
         let (kind, digits) = name.split_at(start);
@@ -45,7 +45,10 @@ impl Child {
             Place::EXCLUSIVE
         } else if kind.ends_with("__WRIT__") {
             let units = u32::MAX;
-            Place { units, limit: units }
+            Place {
+                units,
+                limit: units,
+            }
         } else if kind.ends_with("__READ__") {
             let (units, limit) = (1, u32::MAX);
             Place { units, limit }
@@ -62,11 +65,6 @@ impl Child {
             delayed: name.starts_with("_d_"),
             name: name.to_owned(),
         })
-    }
-
-    /// Whether it belongs to this request of ours.
-    pub(crate) fn is_of(&self, request: RequestId) -> bool {
-        self.request() == Some(request)
     }
 
     /// The request that it belongs to, if it may be one of ours.
@@ -113,7 +111,9 @@ impl Line {
     /// Whether everybody ahead uses the name as this claim does.
     pub(crate) fn check_limit(&self, at: usize, claim: &Claim) -> Result<()> {
         let ahead = self.children.iter().take(at);
-        let other = ahead.map(|child| child.place.limit).find(|limit| *limit != claim.limit);
+        let other = ahead
+            .map(|child| child.place.limit)
+            .find(|limit| *limit != claim.limit);
         match other {
             Some(limit) => Err(mismatch(&claim.name, limit, claim.limit)),
             None => Ok(()),
@@ -198,7 +198,11 @@ mod tests {
             Some(Target::Child(child)) => child.number,
             other => panic!("{other:?}"),
         };
-        let mutex = line(&["a-lock-0000000003", "z-lock-0000000001", "b-lock-0000000002"]);
+        let mutex = line(&[
+            "a-lock-0000000003",
+            "z-lock-0000000001",
+            "b-lock-0000000002",
+        ]);
         assert_eq!(mutex.holders, 1);
         assert_eq!((child(&mutex, 1), child(&mutex, 2)), (1, 2));
         let shared = line(&[

@@ -2,8 +2,7 @@
 
 use clinch_core::store::Guarantees;
 
-pub(crate) const SUMMARY: &str =
-    "ZooKeeper, one server or an ensemble, sharing locks with Curator";
+pub(crate) const SUMMARY: &str = "ZooKeeper, one server or an ensemble, sharing locks with Curator";
 
 pub(crate) const GUARANTEES: Guarantees = Guarantees {
     scope: "processes that reach the ensemble",

@@ -81,6 +81,9 @@ pub(crate) struct Word {
     /// Whether a lock-delay follows.
     #[serde(default)]
     pub(crate) delayed: bool,
+    /// What its node said, for listeners who come too late to read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) record: Option<Record>,
 }
 
 /// How a hold ended.
@@ -139,6 +142,7 @@ mod tests {
             owner: "\"me\" 100%".into(),
             ending: How::Evicted,
             delayed: true,
+            record: None,
         };
         assert_eq!(Word::read(&word.write()), Some(word.clone()));
         assert_eq!(word.predecessor().ending, Ending::Evicted);

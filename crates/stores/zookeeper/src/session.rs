@@ -86,7 +86,11 @@ impl Session {
 
     /// Ends it: the servers remove its nodes at once.
     pub(crate) fn end(&self) {
-        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let client = self
+            .client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         drop(client);
     }
 
@@ -122,7 +126,10 @@ struct Slot {
 impl Slot {
     fn live(&self) -> Option<Arc<Session>> {
         let current = lock(&self.current);
-        current.as_ref().filter(|session| !session.is_dead()).cloned()
+        current
+            .as_ref()
+            .filter(|session| !session.is_dead())
+            .cloned()
     }
 }
 
@@ -262,7 +269,9 @@ impl Sessions {
             });
             // Whoever is just about to use it has the slot, or the session itself.
             let used = Arc::strong_count(slot) > 1
-                || current.as_ref().is_some_and(|session| Arc::strong_count(session) > 1);
+                || current
+                    .as_ref()
+                    .is_some_and(|session| Arc::strong_count(session) > 1);
             *length == Duration::MAX || used || !idle
         });
     }

@@ -108,24 +108,28 @@ async fn rest(entry: &Entry, node: &Node, line: &Line) -> Result<Round, Zk> {
         Some(Target::Child(child)) => {
             let client = session.client(1)?;
             let path = format!("{}/{}", entry.folder, child.name);
-            let (data, stat, watcher) = match session.within(client.get_and_watch_data(&path)).await? {
-                Ok(watched) => watched,
-                // It went between the list and the watch.
-                Err(Zk::NoNode) => return turn_after(entry, node, &child).await,
-                Err(error) => return Err(error),
-            };
+            let (data, stat, watcher) =
+                match session.within(client.get_and_watch_data(&path)).await? {
+                    Ok(watched) => watched,
+                    // It went between the list and the watch.
+                    Err(Zk::NoNode) => return turn_after(entry, node, &child).await,
+                    Err(error) => return Err(error),
+                };
             entry.state().seen = Some(Seen {
                 request: child.request(),
                 record: Record::read(&data),
                 seq: u64::try_from(stat.czxid).unwrap_or_default(),
+                spoke: false,
             });
             // While we wait, the driver must be free to end.
             drop(client);
             match watch(watcher).await? {
                 EventType::NodeDeleted => turn_after(entry, node, &child).await,
                 _ => {
-                    // It left the queue by itself, or tells that it holds.
-                    entry.state().seen = None;
+                    // It left by itself, was evicted, or tells that it holds.
+                    if let Some(seen) = &mut entry.state().seen {
+                        seen.spoke = true;
+                    }
                     Ok(Round::Look)
                 }
             }

@@ -67,7 +67,15 @@ impl Subject for Locks {
 
     /// What an ensemble could do differently: order, sessions, expiry.
     fn wants(&self, case: &Case) -> bool {
-        let groups = ["exclusion", "fifo", "requests", "shared", "semaphore", "tokens", "lost"];
+        let groups = [
+            "exclusion",
+            "fifo",
+            "requests",
+            "shared",
+            "semaphore",
+            "tokens",
+            "lost",
+        ];
         match self.0 {
             Servers::One => true,
             Servers::Three => groups.contains(&case.group),
@@ -105,7 +113,9 @@ async fn remove_all(url: &str, only_tell: bool) -> Result<Vec<String>> {
         let rest = url.trim_start_matches("zookeeper://");
         let (servers, room) = rest.split_once('/').unwrap();
         let room = format!("/{}", room.split('?').next().unwrap());
-        let client = zookeeper_client::Client::connect(servers).await.map_err(gone)?;
+        let client = zookeeper_client::Client::connect(servers)
+            .await
+            .map_err(gone)?;
         let mut seen = Vec::new();
         let mut open = vec![room];
         while let Some(path) = open.pop() {

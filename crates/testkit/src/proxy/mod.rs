@@ -32,6 +32,7 @@
 //! # Ok(()) }
 //! ```
 
+mod jute;
 mod link;
 mod resp;
 mod rules;
@@ -45,6 +46,7 @@ use std::sync::{Arc, Mutex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
+pub use jute::jute;
 pub use link::Link;
 pub use resp::resp;
 pub use rules::{Direction, Flow, Then};

@@ -270,5 +270,10 @@ async fn a_session_that_is_closed_from_outside_loses_its_holds() {
     assert_eq!(soon("the loss", guard.lost()).await, LostReason::Expired);
     drop(guard);
     let lock = whole.lock("b").lease(lease);
-    assert!(soon("a new session", lock.acquire()).await.unwrap().is_valid());
+    assert!(
+        soon("a new session", lock.acquire())
+            .await
+            .unwrap()
+            .is_valid()
+    );
 }

@@ -81,12 +81,12 @@ pub(crate) fn begin(
         let mut state = entry.state();
         let dead = state.session.is_dead();
         if !dead {
-            if state.leaving {
-                return Err(LostReason::Released);
-            }
             // The janitor takes it away.
             if sent >= state.until {
                 return Err(LostReason::Expired);
+            }
+            if state.leaving {
+                return Err(LostReason::Released);
             }
             state.lease = lease;
             state.until = state.until.max(sent + lease);

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use clinch_core::store::{Event, EventSender, Events};
 use clinch_core::{Name, Result, keeper};
-use zookeeper_client::{
-    AddWatchMode, Error as Zk, EventType, PersistentWatcher, SessionState, WatchedEvent,
-};
+use zookeeper_client::{AddWatchMode, EventType, PersistentWatcher, SessionState, WatchedEvent};
 
 use crate::core::Core;
 use crate::error::sending;
@@ -205,7 +203,7 @@ async fn read(session: &Session, path: &str, child: &Child) -> (Option<Record>, 
         let (folder, _) = path.rsplit_once('/').unwrap_or_default();
         let asked = (client.get_data(path), client.get_data(folder));
         let asked = async { tokio::join!(asked.0, asked.1) };
-        Ok::<_, Zk>(session.within(asked).await?)
+        session.within(asked).await
     };
     match found.await {
         Ok((Ok((data, stat)), _)) => {

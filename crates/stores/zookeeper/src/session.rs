@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use clinch_core::{Clock, Error, ErrorKind, Result, keeper};
+use clinch_core::{BootTime, Clock, Error, ErrorKind, Result, keeper};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as Zk, StateWatcher};
 
 use crate::config::{Access, Config};
@@ -17,6 +17,9 @@ use crate::paths::Paths;
 
 /// A server that is silent for longer is left for another one, and sooner in a short session.
 const SILENCE: Duration = Duration::from_secs(4);
+
+/// For how long a session is kept in which nothing lives.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// One session.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(crate) struct Session {
     state: StateWatcher,
     /// Claims that live in it.
     pub(crate) claims: AtomicUsize,
+    /// When it was last asked for.
+    used: Mutex<BootTime>,
     clock: Clock,
     patience: Duration,
     operations: Arc<AtomicU64>,
@@ -169,6 +174,7 @@ impl Sessions {
         })?;
         let session = self.slot(needed).await?;
         self.fits(&session, needed)?;
+        *lock(&session.used) = self.clock.now();
         Ok(session)
     }
 
@@ -252,6 +258,7 @@ impl Sessions {
             state: client.state_watcher(),
             client: Mutex::new(Some(Arc::new(client))),
             claims: AtomicUsize::new(0),
+            used: Mutex::new(self.clock.now()),
             clock: self.clock.clone(),
             patience: self.config.timeout,
             operations: self.operations.clone(),
@@ -259,20 +266,18 @@ impl Sessions {
         }))
     }
 
-    /// Ends sessions in which nothing lives any more.
+    /// Ends sessions in which nothing has lived for a while.
     pub(crate) fn tidy(&self) {
-        let mut slots = lock(&self.slots);
-        slots.retain(|length, slot| {
-            let current = lock(&slot.current);
-            let idle = current.as_ref().is_none_or(|session| {
-                session.is_dead() || session.claims.load(Ordering::Relaxed) == 0
-            });
-            // Whoever is just about to use it has the slot, or the session itself.
-            let used = Arc::strong_count(slot) > 1
-                || current
-                    .as_ref()
-                    .is_some_and(|session| Arc::strong_count(session) > 1);
-            *length == Duration::MAX || used || !idle
+        let now = self.clock.now();
+        let is_idle = |session: &Arc<Session>| {
+            let unused = now.since(*lock(&session.used)) > IDLE;
+            let empty = session.claims.load(Ordering::Relaxed) == 0;
+            // Whoever is just about to use it has it in hands.
+            session.is_dead() || unused && empty && Arc::strong_count(session) == 1
+        };
+        lock(&self.slots).retain(|length, slot| {
+            let idle = lock(&slot.current).as_ref().is_none_or(is_idle);
+            *length == Duration::MAX || Arc::strong_count(slot) > 1 || !idle
         });
     }
 

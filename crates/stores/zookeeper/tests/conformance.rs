@@ -1,4 +1,5 @@
 //! The suite that every store runs, on ZooKeeper.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -31,6 +31,11 @@ SERVERS=(
   redis-server:redis-server
   redis-sentinel:redis-sentinel
   redis-cli:redis-tools
+  mariadbd:mariadb-server
+  mariadb-install-db:mariadb-server
+  mariadb:mariadb-client
+  etcd:etcd-server
+  etcdctl:etcd-client
   setpriv:util-linux
   java:default-jre-headless
   /usr/share/zookeeper/bin/zkServer.sh:zookeeper

@@ -1,1 +1,3 @@
 //! The MySQL and MariaDB store of clinch.
+
+pub mod forms;

@@ -2,9 +2,13 @@
  * Moves the wall clock of one process. Preloaded, it adds an offset to what the process reads as
  * the time of day; all other clocks are left alone. The offset is a number of microseconds in a
  * file that is mapped, so a new one counts from the next reading on.
+ *
+ * Waits until a point of that clock are moved back to the kernel's: whoever waits for a second
+ * waits for a second. One that has begun is not changed by a step.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -24,21 +28,24 @@ __attribute__((constructor)) static void map_offset(void) {
   if (mapped != MAP_FAILED) offset = mapped;
 }
 
+static void move(struct timespec *point, int64_t by) {
+  int64_t nanos = point->tv_nsec + by % 1000000 * 1000;
+  point->tv_sec += by / 1000000;
+  if (nanos < 0) {
+    nanos += 1000000000;
+    point->tv_sec -= 1;
+  } else if (nanos >= 1000000000) {
+    nanos -= 1000000000;
+    point->tv_sec += 1;
+  }
+  point->tv_nsec = nanos;
+}
+
 /* The system calls themselves: looking functions up would allocate, and allocators read clocks. */
 int clock_gettime(clockid_t clock, struct timespec *now) {
   if (syscall(SYS_clock_gettime, clock, now) != 0) return -1;
   if ((clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) && offset) {
-    int64_t by = __atomic_load_n(offset, __ATOMIC_RELAXED);
-    int64_t nanos = now->tv_nsec + by % 1000000 * 1000;
-    now->tv_sec += by / 1000000;
-    if (nanos < 0) {
-      nanos += 1000000000;
-      now->tv_sec -= 1;
-    } else if (nanos >= 1000000000) {
-      nanos -= 1000000000;
-      now->tv_sec += 1;
-    }
-    now->tv_nsec = nanos;
+    move(now, __atomic_load_n(offset, __ATOMIC_RELAXED));
   }
   return 0;
 }
@@ -57,4 +64,12 @@ time_t time(time_t *out) {
   if (clock_gettime(CLOCK_REALTIME, &precise) != 0) return -1;
   if (out) *out = precise.tv_sec;
   return precise.tv_sec;
+}
+
+/* For conditions of the wall clock only: no server that is run here makes others. */
+int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until) {
+  struct timespec point = *until;
+  if (offset) move(&point, -__atomic_load_n(offset, __ATOMIC_RELAXED));
+  return pthread_cond_clockwait(condition, mutex, CLOCK_REALTIME, &point);
 }

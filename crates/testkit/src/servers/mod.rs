@@ -2,8 +2,8 @@
 //! folder.
 //!
 //! [`ServerProcess`], [`Folder`], [`Port`], [`Certificates`] and [`ClockShim`] are for every engine. [`Redis`] is one
-//! server of that engine, [`Sentinels`] and [`Cluster`] are six. [`ZooKeeper`] is one, [`Ensemble`]
-//! three.
+//! server of that engine, [`Sentinels`] and [`Cluster`] are six. [`MariaDb`], [`Etcd`] and
+//! [`ZooKeeper`] are one server each, [`EtcdCluster`] and [`Ensemble`] are three.
 //!
 //! Everything blocks, for a bounded time: a test starts its servers before it needs them, and asks
 //! them for a few words only. Nothing is left behind: a server ends with its value, and with the
@@ -19,7 +19,15 @@
 //! # Ok::<(), clinch_core::Error>(())
 //! ```
 
+mod etcd;
+mod etcd_builder;
+mod etcd_cluster;
+mod etcd_metrics;
+mod etcd_peers;
 mod folder;
+mod mariadb;
+mod mariadb_builder;
+mod mariadb_template;
 mod port;
 mod process;
 mod redis;
@@ -32,11 +40,18 @@ mod resp;
 mod shim;
 mod spawner;
 mod tls;
+mod tool;
 mod zookeeper;
 mod zookeeper_builder;
 mod zookeeper_ensemble;
 
+pub use etcd::Etcd;
+pub use etcd_builder::EtcdBuilder;
+pub use etcd_cluster::EtcdCluster;
+pub use etcd_metrics::Metrics as EtcdMetrics;
 pub use folder::Folder;
+pub use mariadb::MariaDb;
+pub use mariadb_builder::MariaDbBuilder;
 pub use port::{Port, on_free_port};
 pub use process::{Recipe, ServerProcess};
 pub use redis::Redis;

@@ -149,6 +149,8 @@ pub fn stores() -> Vec<StoreInfo> {
     stores.extend(clinch_redis::stores());
     #[cfg(feature = "etcd")]
     stores.extend(clinch_etcd::stores());
+    #[cfg(feature = "zookeeper")]
+    stores.extend(clinch_zookeeper::stores());
     stores
 }
 
@@ -165,6 +167,8 @@ async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
         "etcd" => clinch_etcd::open(url, context).await,
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(clinch_sqlite::SqliteStore::open(url, context)?)),
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" => clinch_zookeeper::open(url, context).await,
         scheme => {
             let known: Vec<String> = stores()
                 .iter()

@@ -33,6 +33,7 @@
 //! ```
 
 mod http2;
+mod jute;
 mod link;
 mod mysql;
 mod resp;
@@ -48,6 +49,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 pub use http2::http2;
+pub use jute::jute;
 pub use link::Link;
 pub use mysql::mysql;
 pub use resp::resp;

@@ -147,9 +147,8 @@ mod tests {
             kind: "data lost".to_owned(),
             at: 5,
             until: 6,
-            process: None,
-            detail: String::new(),
             excuses: vec![Property::Exclusion],
+            ..crate::history::Fault::default()
         }));
         let found = findings(events);
         assert!(found.violations.is_empty());

@@ -22,6 +22,9 @@ pub(super) fn check(index: &Index<'_>, figures: &mut Figures) -> Vec<Violation> 
 
 fn duplicates(index: &Index<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
+    if !index.has_tokens() {
+        return found;
+    }
     for (lock, holds) in index.by_lock() {
         let mut seen = HashMap::new();
         for hold in holds {
@@ -50,7 +53,7 @@ fn walk(
 ) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut last: Option<&Access> = None;
-    // A write makes its value plus one of the value that it was based on.
+    // A write sets the value that it was based on, plus one.
     let mut value: Option<u64> = None;
     for access in accesses {
         if !access.accepted {
@@ -59,7 +62,7 @@ fn walk(
         }
         let lost = access.write && value.is_some_and(|value| value != access.value);
         if access.write {
-            value = Some(value.map_or(access.value, |v| v.max(access.value)) + 1);
+            value = Some(access.value + 1);
         }
         if !access.fenced {
             figures.updates_unfenced += u64::from(access.write);

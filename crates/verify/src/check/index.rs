@@ -144,6 +144,11 @@ impl<'h> Index<'h> {
         leases.max().unwrap_or(0)
     }
 
+    /// Whether the store gives tokens: without them there is no order to check.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.history.start().is_none_or(|start| start.tokens)
+    }
+
     /// How much later than promised the machine may make things happen.
     pub(crate) fn grace(&self) -> u64 {
         self.history.start().map_or(0, |start| start.grace)

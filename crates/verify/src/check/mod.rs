@@ -157,6 +157,10 @@ fn excuse(index: &Index<'_>, violation: &Violation) -> Option<String> {
     let fault = index.history.faults().find(|fault| {
         let until = fault.until.saturating_add(after);
         fault.excuses.contains(&violation.property)
+            && fault
+                .lock
+                .as_ref()
+                .is_none_or(|lock| *lock == violation.lock)
             && fault.at <= violation.until
             && violation.from <= until
     });

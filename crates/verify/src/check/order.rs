@@ -4,6 +4,9 @@
 use super::{Hold, Index, Property, Violation};
 
 pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
+    if !index.has_tokens() {
+        return Vec::new();
+    }
     let locks = index.by_lock().into_iter();
     locks
         .flat_map(|(lock, holds)| walk(index, lock, &holds))

@@ -10,6 +10,7 @@ pub(super) fn start() -> Event {
     Event::Start(Start {
         version: VERSION,
         queue: true,
+        tokens: true,
         grace: 100,
         lease: 1000,
         ..Start::default()

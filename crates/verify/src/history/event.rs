@@ -55,6 +55,8 @@ pub(crate) struct Start {
     pub(crate) lease: u64,
     /// Whether the store keeps a queue, first come, first served.
     pub(crate) queue: bool,
+    /// Whether the store gives tokens.
+    pub(crate) tokens: bool,
     /// How much later than promised the machine may make things happen.
     pub(crate) grace: u64,
     /// What ran: clinch, the engine.
@@ -219,7 +221,7 @@ pub(crate) struct Access {
     pub(crate) accepted: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Fault {
     pub(crate) kind: String,
     pub(crate) at: u64,
@@ -229,6 +231,9 @@ pub(crate) struct Fault {
     pub(crate) process: Option<u32>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) detail: String,
+    /// The lock that it was done to, if it was one; only that is excused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lock: Option<String>,
     /// What the store does not promise under it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) excuses: Vec<Property>,

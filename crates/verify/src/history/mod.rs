@@ -150,7 +150,7 @@ mod tests {
         let files: Vec<_> = ["a", "b"].map(|name| folder.path().join(name)).into();
         for (file, moments) in files.iter().zip([[1, 4], [2, 3]]) {
             let recorder = Recorder::create(file).unwrap();
-            moments.map(|at| recorder.write(&Event::Healed { at }));
+            let _ = moments.map(|at| recorder.write(&Event::Healed { at }));
         }
         let history = History::read(&files).unwrap();
         let moments: Vec<_> = history.events.iter().map(Event::at).collect();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Index, Property, Violation};
-use crate::history::{Answer, CallKind};
+use crate::history::{Answer, Call, CallKind};
 
 /// What is known of one request.
 #[derive(Debug, Clone, Copy)]
@@ -12,9 +12,24 @@ struct Place<'h> {
     request: &'h str,
     /// When it was first sent.
     sent: u64,
-    /// When it was first told that it has a place.
+    /// When it was first told that it has the place it had at the end.
     queued: Option<u64>,
+    /// Until when its place surely lived: a lease after the last acknowledged send.
+    alive: u64,
     seq: Option<u64>,
+}
+
+impl Place<'_> {
+    /// The claim was repeated. A place that may have run out meanwhile is a new one.
+    fn repeat(&mut self, call: &Call) {
+        let lapsed = call.reply > self.alive;
+        self.alive = call.send + call.lease;
+        match call.answer {
+            Answer::Queued if lapsed || self.queued.is_none() => self.queued = Some(call.reply),
+            Answer::Granted if lapsed => self.queued = None,
+            _ => {}
+        }
+    }
 }
 
 pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
@@ -32,12 +47,13 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
             request,
             sent,
             queued: None,
+            alive: u64::MAX,
             seq: None,
         });
         place.sent = place.sent.min(sent);
         place.seq = place.seq.or(call.seq);
-        if call.answer == Answer::Queued {
-            place.queued = Some(place.queued.map_or(call.reply, |q| q.min(call.reply)));
+        if matches!(call.answer, Answer::Queued | Answer::Granted) {
+            place.repeat(call);
         }
     }
     let mut locks: BTreeMap<&str, Vec<(u64, Place<'_>)>> = BTreeMap::new();
@@ -114,6 +130,18 @@ mod tests {
         let mut events = queue(6, 5);
         events[1] = claim("r2", (1, 4), Answer::Queued, None);
         passes(events);
+    }
+
+    #[test]
+    fn a_place_that_ran_out_does_not_count() {
+        let mut events = queue(6, 5);
+        // The lease is 1000: the first place of r1 was gone by the time of the second answer.
+        events.insert(2, claim("r1", (900, 1002), Answer::Queued, None));
+        events[3] = claim("r1", (1010, 1011), Answer::Granted, Some(6));
+        events[4] = claim("r2", (12, 13), Answer::Granted, Some(5));
+        passes(events.clone());
+        events[2] = claim("r1", (900, 1001), Answer::Queued, None);
+        fails(events, Property::Fifo, &["request r1"]);
     }
 
     #[test]

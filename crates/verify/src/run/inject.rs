@@ -83,7 +83,7 @@ impl Run<'_> {
         }
     }
 
-    fn log(&self, fault: Fault) {
+    pub(super) fn log(&self, fault: Fault) {
         self.faults
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.recorder.write(&Event::Fault(fault));

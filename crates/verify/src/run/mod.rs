@@ -21,7 +21,7 @@ pub(crate) use route::LinkFault;
 use route::{Route, Way};
 pub use watch::Progress;
 
-use crate::history::{Event, Exit, History, Recorder, Scan, Start, VERSION, now};
+use crate::history::{Event, Exit, Fault, History, Recorder, Scan, Start, VERSION, now};
 use crate::lab::Engine;
 use crate::options::{Options, Target};
 use crate::report::Report;
@@ -242,6 +242,17 @@ impl<'a> Run<'a> {
             resource: self.folder.path().join("resources"),
             wrong: self.wrong().map(|wrong| wrong.as_str().to_owned()),
         };
+        if let Some(lag) = self.wrong().and_then(Wrong::lag) {
+            way.lag(lag);
+            let at = now();
+            self.log(Fault {
+                kind: format!("network slow: every reply {} ms late", lag.as_millis()),
+                at,
+                until: at + nanos(self.options.span),
+                process: Some(process),
+                ..Fault::default()
+            });
+        }
         let member = Member::start(&self.options.worker, &config)?;
         lock(&self.members).push((member, way));
         Ok(())

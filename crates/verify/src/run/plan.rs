@@ -95,7 +95,7 @@ impl Plan {
         self.round.swap_remove(at);
         let lease = self.lease_ms;
         let (least, most) = match what {
-            What::Kill | What::Evict | What::Link(LinkFault::Reset) => (0, 0),
+            What::Kill | What::Evict | What::Link(LinkFault::Reset | LinkFault::HalfOpen) => (0, 0),
             What::PauseShort => (lease / 10, lease * 6 / 10),
             What::PauseLong | What::Stall => (lease * 11 / 10, lease * 5 / 2),
             // A half of them outlasts the lease.

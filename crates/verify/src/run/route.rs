@@ -164,7 +164,17 @@ impl Way {
         }
     }
 
+    /// Makes every reply late, for good.
+    pub(crate) fn lag(&self, lag: std::time::Duration) {
+        for proxy in &self.proxies {
+            proxy.flow(Direction::Down, Flow::Delay(lag));
+        }
+    }
+
     pub(crate) fn heal(&self, fault: LinkFault) {
+        if fault == LinkFault::HalfOpen {
+            return; // such a connection never comes back, and new ones are served
+        }
         for proxy in &self.proxies {
             // Bytes that vanished are missing in the stream: such a connection is of no more use.
             let torn = matches!(

@@ -135,7 +135,7 @@ impl Wrong {
             Self::SetnxGetset | Self::DelWithoutOwner => {
                 (vec![What::PauseLong], links(&[LinkFault::HoldAndFlush]))
             }
-            Self::GetThenDel | Self::DeadlineFromReply => (Vec::new(), links(&[LinkFault::Delay])),
+            Self::GetThenDel | Self::DeadlineFromReply => (Vec::new(), Vec::new()),
             Self::NoRenewal | Self::TokenReset => (Vec::new(), Vec::new()),
             Self::NewRequestId => (Vec::new(), links(&[swallow])),
             Self::WakeWithoutPoll => (Vec::new(), links(&[LinkFault::HalfOpen])),
@@ -150,6 +150,12 @@ impl Wrong {
                 ]),
             ),
         }
+    }
+
+    /// How slow the network is.
+    pub(crate) fn lag(self) -> Option<Duration> {
+        let slow = matches!(self, Self::GetThenDel | Self::DeadlineFromReply);
+        slow.then(|| self.lease() / 4)
     }
 
     /// Starts the engine that it runs on.

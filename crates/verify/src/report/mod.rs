@@ -270,7 +270,7 @@ impl Counts {
 
 impl Spread {
     fn of(ascending: &[u64]) -> Self {
-        let at = ascending.len().saturating_sub(1) * 99 / 100;
+        let at = (ascending.len() * 99).div_ceil(100).saturating_sub(1);
         Self {
             count: ascending.len(),
             p99: ascending.get(at).copied().map_or(0.0, millis),

@@ -242,7 +242,7 @@ impl<'a> Run<'a> {
             resource: self.folder.path().join("resources"),
             wrong: self.wrong().map(|wrong| wrong.as_str().to_owned()),
         };
-        if let Some(lag) = self.wrong().and_then(Wrong::lag) {
+        if let Some(lag) = self.wrong().and_then(|wrong| wrong.lag(process)) {
             way.lag(lag);
             let at = now();
             self.log(Fault {

@@ -9,6 +9,8 @@ mod context;
 mod failure;
 mod output;
 mod usage;
+#[cfg(feature = "verify")]
+mod verify;
 mod wait_line;
 
 use std::process::ExitCode;

@@ -121,9 +121,31 @@ impl Connect {
     /// # clinch::blocking::block_on(demo()).unwrap();
     /// ```
     pub async fn open(self) -> Result<Clinch> {
+        self.open_with(|store| store).await
+    }
+
+    /// Connects with a layer between the engine and the store: to record, to count, to disturb.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch::Result<()> {
+    /// use clinch::Connect;
+    /// let mut seen = None;
+    /// let clinch = Connect::new("memory:").open_with(|store| {
+    ///     seen = Some(store.clone()); // or wrap it
+    ///     store
+    /// }).await?;
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// assert_eq!(seen.unwrap().list("").await?.len(), 1);
+    /// # Ok(()) }
+    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// ```
+    pub async fn open_with(
+        self,
+        layer: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+    ) -> Result<Clinch> {
         let url: StoreUrl = self.url.parse()?;
         let context = Clinch::context(&self.namespace)?;
-        let store = open(&url, context.clone()).await?;
+        let store = layer(open(&url, context.clone()).await?);
         let mut builder = Clinch::builder(store, context)
             .hand_over(self.hand_over)
             .peers(stores());

@@ -116,6 +116,25 @@ async fn a_hold_passes_on_inside_the_process_with_a_rising_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_rise_where_several_hold_at_once() {
+    let (clinch, store) = real();
+    let context = context(Clock::boot());
+    let sibling = Arc::new(store.sibling(context.clone()));
+    let other = Clinch::builder(sibling, context).build();
+    let permits = clinch.semaphore("a", 2);
+    let first = permits.acquire().await.unwrap();
+    let beside = other.semaphore("a", 2).acquire().await.unwrap();
+    let waiter = begin(Box::pin(permits.acquire()));
+    first.release().await.unwrap();
+    // Not the first permit with a local number: that would be the smaller token.
+    let second = waiter.await.unwrap();
+    assert!(second.token() > beside.token());
+    second.release().await.unwrap();
+    beside.release().await.unwrap();
+    nothing_left(&clinch).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_with_a_sequencer_ends_at_the_store() {
     let (clinch, _) = real();
     let lock = clinch.lock("a");

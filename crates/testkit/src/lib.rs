@@ -28,7 +28,9 @@
     reason = "this crate is test code: it fails by panicking, and plays the user, who has a runtime"
 )]
 
+#[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "conformance")]
 pub mod holder;
 pub mod proxy;
 pub mod servers;

@@ -116,3 +116,22 @@ Read ratios, not absolutes: the floor and the lock are measured side by side. `o
 the engine per acquisition. The aims are for information; a missed one is no failure.
 
 Exit status: 0 measured; 130 interrupted (what was complete is printed).";
+
+#[cfg(feature = "verify")]
+pub(super) const VERIFY: &str = "\
+Examples:
+  clinch verify --store redis://127.0.0.1 --minutes 5 --report verify.html
+  clinch verify --seconds 20 --workload hot,fair --seed 7 --history run.jsonl
+  clinch verify --replay run.jsonl                 check the same history again
+  clinch verify --lab redis                        a server of its own, killed and paused as well
+  clinch verify --wrong setnx-expire               a lock from a tutorial, and how it is caught
+
+It kills and pauses its own processes and cuts their connections; of the store it uses names below
+clinch-verify/ only, and evicts its own holds only. It is not gentle: mind a store that others use.
+A seed gives the same faults at the same times, not the same order of what clients do.
+
+Workloads: hot, many, reentrant, fair, read-write, semaphore, multi, election, fenced, unfenced, long,
+storm. All that the store can do, unless said.
+
+Exit status: 0 no violation; 1 a promise was broken; 130 interrupted without a violation (what there
+was is reported).";

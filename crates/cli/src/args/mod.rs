@@ -89,6 +89,14 @@ pub(crate) enum Command {
     /// Measure this store
     #[command(after_help = help::BENCH)]
     Bench(crate::bench::Args),
+    /// Put this store to the test: clients, faults, and a check of every operation
+    #[cfg(feature = "verify")]
+    #[command(after_help = help::VERIFY)]
+    Verify(crate::verify::Args),
+    /// What `verify` runs in other processes
+    #[cfg(feature = "verify")]
+    #[command(hide = true)]
+    VerifyWorker,
     /// What `bench` runs in other processes
     #[command(hide = true)]
     BenchWorker(crate::bench::WorkerArgs),

@@ -10,6 +10,8 @@ mod list;
 mod run;
 mod show;
 mod stores;
+#[cfg(feature = "verify")]
+mod verify;
 mod watch;
 
 use std::future::Future;
@@ -40,6 +42,10 @@ pub(crate) fn main(cli: Cli) -> i32 {
         },
         Command::Bench(args) => bench::main(&context, &args),
         Command::BenchWorker(args) => bench::worker(&context, &args),
+        #[cfg(feature = "verify")]
+        Command::Verify(args) => verify::main(&context, &args),
+        #[cfg(feature = "verify")]
+        Command::VerifyWorker => Ok(clinch_verify::work()),
     };
     outcome.unwrap_or_else(|failure| failure.report(context.json))
 }

@@ -74,12 +74,15 @@ fn step_down(tenure: &Tenure, now: BootTime) -> Left {
     }
 }
 
-/// Whether the hold may stay in this process: within its bounds, and surely still ours.
+/// Whether the hold may stay in this process: within its bounds, and surely still ours. A hold that
+/// leaves room for others may not: its next token would be smaller than theirs, though they were
+/// granted before.
 fn may_hand_over(tenure: &Tenure, now: BootTime) -> bool {
     let hold = tenure.hold();
     let bounds = hold.engine.settings.hand_over;
     let turns = u64::from(bounds.count).min(crate::token::MAX_LOCAL);
     tenure.local() < turns
+        && hold.units == hold.limit
         && !tenure.sequencer_was_taken()
         && now.since(hold.granted) < bounds.time
         && hold.is_valid_at(now)

@@ -18,4 +18,5 @@ mod without;
 
 pub use faulty::Faulty;
 pub use without::Without;
+#[cfg(feature = "conformance")]
 pub(crate) use without::less;

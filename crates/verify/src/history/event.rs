@@ -1,0 +1,288 @@
+//! The lines of a history. The field names are an interface: see `docs/verification.md`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::Property;
+
+/// The version of the format.
+pub(crate) const VERSION: u32 = 1;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "e", rename_all = "snake_case")]
+pub(crate) enum Event {
+    /// How the run was set up; the first line.
+    Start(Start),
+    /// An acquire that has ended, in whatever way.
+    Acquire(Acquire),
+    /// An acquire that is still waiting.
+    Waiting(Waiting),
+    /// A look at `is_valid` while holding.
+    Look(Look),
+    /// The holder was told of a loss.
+    Lost(Lost),
+    /// A release that has ended.
+    Release(Release),
+    /// One call of the engine to the store.
+    Call(Call),
+    /// What an observer of an election was told.
+    Observe(Observe),
+    /// A read or a write of a protected resource, in the order in which they reached it.
+    Access(Access),
+    /// A fault that was injected.
+    Fault(Fault),
+    /// The end of a worker process.
+    Exit(Exit),
+    /// What was found at the store after the end.
+    Scan(Scan),
+    /// From here on there are no faults.
+    Healed { at: u64 },
+    /// Every worker has ended, or will not.
+    End { at: u64 },
+}
+
+/// How a run was set up.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) version: u32,
+    pub(crate) at: u64,
+    /// Without secrets.
+    pub(crate) store: String,
+    pub(crate) seed: u64,
+    pub(crate) clients: usize,
+    pub(crate) workloads: Vec<String>,
+    /// The lease that locks have.
+    pub(crate) lease: u64,
+    /// Whether the store keeps a queue, first come, first served.
+    pub(crate) queue: bool,
+    /// Whether the store gives tokens.
+    pub(crate) tokens: bool,
+    /// How much later than promised the machine may make things happen.
+    pub(crate) grace: u64,
+    /// What ran: clinch, the engine.
+    pub(crate) versions: Vec<String>,
+}
+
+/// How an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    Ok,
+    /// It definitely did not happen.
+    Fail,
+    /// Nobody knows.
+    Info,
+}
+
+/// How a lock was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// For as long as it takes.
+    Wait,
+    /// For a bounded time.
+    Within,
+    /// Without waiting.
+    Try,
+    /// By an owner that holds it already.
+    Again,
+    /// And the future was dropped before it ended.
+    Dropped,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Acquire {
+    pub(crate) op: u64,
+    pub(crate) process: u32,
+    pub(crate) lock: String,
+    pub(crate) owner: String,
+    pub(crate) kind: Kind,
+    pub(crate) units: u32,
+    pub(crate) limit: u32,
+    /// The operation of a multi-lock that it is a part of, and the number of its names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) group: Option<(u64, usize)>,
+    pub(crate) lease: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) delay: u64,
+    pub(crate) invoke: u64,
+    pub(crate) complete: u64,
+    pub(crate) outcome: Outcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<u64>,
+    /// Until when the guard said, at `complete`, that it would be valid; absent if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) deadline: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    pub(crate) op: u64,
+    pub(crate) process: u32,
+    pub(crate) lock: String,
+    pub(crate) invoke: u64,
+    pub(crate) at: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Look {
+    pub(crate) op: u64,
+    /// Read before the look: what was valid then was valid here.
+    pub(crate) at: u64,
+    pub(crate) valid: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Lost {
+    pub(crate) op: u64,
+    pub(crate) at: u64,
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Release {
+    pub(crate) op: u64,
+    pub(crate) invoke: u64,
+    pub(crate) complete: u64,
+    pub(crate) outcome: Outcome,
+    /// Whether the guard was valid just after `invoke` was read.
+    pub(crate) valid: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// What the engine asked of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CallKind {
+    Claim,
+    Renew,
+    Release,
+    Withdraw,
+}
+
+/// What the store answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Granted,
+    Queued,
+    Busy,
+    Gone,
+    Held,
+    Lost,
+    Released,
+    WasLost,
+    Done,
+    /// An error, and nothing happened.
+    Refused,
+    /// An error, and nobody knows.
+    Unknown,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Call {
+    pub(crate) process: u32,
+    pub(crate) call: CallKind,
+    pub(crate) lock: String,
+    pub(crate) request: String,
+    pub(crate) send: u64,
+    pub(crate) reply: u64,
+    pub(crate) answer: Answer,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seq: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) lease: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Observe {
+    pub(crate) process: u32,
+    /// Which observer.
+    pub(crate) op: u64,
+    pub(crate) lock: String,
+    pub(crate) at: u64,
+    pub(crate) token: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Access {
+    pub(crate) resource: String,
+    /// Whether the resource checks tokens.
+    pub(crate) fenced: bool,
+    pub(crate) write: bool,
+    pub(crate) op: u64,
+    pub(crate) at: u64,
+    pub(crate) token: u64,
+    /// The value read, or the value on which a write was based.
+    pub(crate) value: u64,
+    pub(crate) accepted: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Fault {
+    pub(crate) kind: String,
+    pub(crate) at: u64,
+    pub(crate) until: u64,
+    /// The process that it was done to, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<u32>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) detail: String,
+    /// The lock that it was done to, if it was one; only that is excused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lock: Option<String>,
+    /// What the store does not promise under it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) excuses: Vec<Property>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Exit {
+    pub(crate) process: u32,
+    pub(crate) at: u64,
+    pub(crate) killed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Scan {
+    pub(crate) at: u64,
+    pub(crate) lock: String,
+    /// Who is there, in words.
+    pub(crate) found: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Event {
+    /// Where it lies in the order of a history: the moment at which it was known.
+    pub(crate) fn at(&self) -> u64 {
+        match self {
+            Self::Start(start) => start.at,
+            Self::Acquire(acquire) => acquire.complete,
+            Self::Waiting(waiting) => waiting.at,
+            Self::Look(look) => look.at,
+            Self::Lost(lost) => lost.at,
+            Self::Release(release) => release.complete,
+            Self::Call(call) => call.reply,
+            Self::Observe(observe) => observe.at,
+            Self::Access(access) => access.at,
+            Self::Fault(fault) => fault.at,
+            Self::Exit(exit) => exit.at,
+            Self::Scan(scan) => scan.at,
+            Self::Healed { at } | Self::End { at } => *at,
+        }
+    }
+}
+
+impl Answer {
+    /// Whether it says that the request holds the lock, or held it until now.
+    pub(crate) fn is_grant(self) -> bool {
+        matches!(self, Self::Granted | Self::Held | Self::Released)
+    }
+}

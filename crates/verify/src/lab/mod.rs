@@ -1,0 +1,86 @@
+//! Engines of our own, whose servers are disturbed as well. Another engine is one more file here.
+
+mod redis;
+mod sqlite;
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use clinch::{Error, Result};
+
+use crate::check::Property;
+
+/// An engine that a run starts for itself.
+///
+/// ```
+/// use clinch_verify::Lab;
+/// assert_eq!("sqlite".parse::<Lab>()?, Lab::Sqlite);
+/// # Ok::<(), clinch::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lab {
+    /// The embedded store, in a folder of its own.
+    Sqlite,
+    /// One Redis server.
+    Redis,
+}
+
+impl Lab {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Sqlite, Self::Redis];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Redis => "redis",
+        }
+    }
+
+    pub(crate) fn start(self) -> Result<Box<dyn Engine>> {
+        Ok(match self {
+            Self::Sqlite => Box::new(sqlite::Sqlite::start()?),
+            Self::Redis => Box::new(redis::Redis::start()?),
+        })
+    }
+}
+
+impl FromStr for Lab {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|lab| lab.as_str() == text);
+        known.ok_or_else(|| {
+            let names = Self::ALL.map(Self::as_str).join(", ");
+            Error::invalid(format!("no lab is called {text:?}"))
+                .with_advice(format!("there are {names}"))
+        })
+    }
+}
+
+/// Something that can be done to an engine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EngineFault {
+    pub(crate) name: &'static str,
+    /// What the store does not promise under it.
+    pub(crate) excuses: &'static [Property],
+}
+
+/// An engine that runs, and can be disturbed. Calls block for a bounded time.
+pub(crate) trait Engine: Send {
+    /// Where it is.
+    fn url(&self) -> String;
+
+    /// What can be done to it.
+    fn faults(&self) -> Vec<EngineFault>;
+
+    /// Begins the fault with this number; what was done, if that was something else.
+    fn begin(&mut self, fault: usize, span: Duration) -> Result<Option<EngineFault>>;
+
+    /// Ends it.
+    fn end(&mut self, fault: usize) -> Result<()>;
+
+    /// What it is, with its version.
+    fn version(&self) -> String;
+}

@@ -1,0 +1,253 @@
+//! One lock for a short time: who waited, who held it, who said it was valid, and what was done to
+//! whom.
+
+use std::collections::BTreeSet;
+
+use super::millis;
+use super::svg::{Scale, Svg};
+use crate::check::{Hold, Index, Violation, op_name};
+use crate::history::{Event, History};
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 70.0;
+const ROW: f64 = 34.0;
+const TOP: f64 = 40.0;
+/// The most rows that are drawn.
+const ROWS: usize = 14;
+/// Colours of the processes, told apart by people who see few.
+const COLOURS: [&str; 8] = [
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6d31", "#666",
+];
+
+/// A violation with some time around it.
+pub(super) fn of(history: &History, violation: &Violation) -> String {
+    let index = Index::new(history);
+    let mut span = (violation.from, violation.until);
+    // The operations that it names are shown from their beginning, if that was not long ago.
+    for hold in index
+        .holds
+        .iter()
+        .filter(|hold| violation.ops.contains(&hold.acquire.op))
+    {
+        let (from, until) = hold
+            .claim()
+            .unwrap_or((hold.acquire.complete, hold.acquire.complete));
+        span = (span.0.min(from), span.1.max(until));
+    }
+    let pad = (span.1 - span.0) / 5 + 20_000_000;
+    let span = (span.0.saturating_sub(pad).max(index.origin), span.1 + pad);
+    draw(&index, &violation.lock, span, Some(violation))
+}
+
+/// A lock for a time.
+pub(super) fn draw(
+    index: &Index<'_>,
+    lock: &str,
+    (from, until): (u64, u64),
+    violation: Option<&Violation>,
+) -> String {
+    let scale = Scale {
+        from,
+        until,
+        left: LEFT,
+        width: WIDTH - LEFT - 10.0,
+    };
+    let rows = rows(index, lock, scale, violation);
+    let height = TOP + ROW * as_f64(rows.len()) + 34.0;
+    let mut svg = Svg::new(WIDTH, height);
+    svg.text(
+        (10.0, 18.0),
+        r#"font-weight="600""#,
+        lock.rsplit_once('/').map_or(lock, |_| short(lock)),
+    );
+    if let Some(violation) = violation {
+        let (x, w) = (
+            scale.x(violation.from),
+            scale.x(violation.until) - scale.x(violation.from),
+        );
+        let body = (x, TOP - 6.0, w, height - TOP - 24.0);
+        svg.rect(
+            body,
+            r##"fill="#d00" fill-opacity=".13""##,
+            &violation.message,
+        );
+    }
+    for (at, process) in rows.iter().enumerate() {
+        row(
+            &mut svg,
+            index,
+            lock,
+            scale,
+            *process,
+            TOP + ROW * as_f64(at),
+        );
+    }
+    axis(&mut svg, index, scale, height);
+    svg.end()
+}
+
+/// `clinch-verify/1f-7/hot` is shown as `hot`.
+fn short(lock: &str) -> &str {
+    let mut parts = lock.splitn(3, '/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("clinch-verify"), Some(_), Some(rest)) => rest,
+        _ => lock,
+    }
+}
+
+fn rows(index: &Index<'_>, lock: &str, scale: Scale, violation: Option<&Violation>) -> Vec<u32> {
+    let named = violation.map_or(&[][..], |violation| &violation.ops);
+    let named = named.iter().filter_map(|op| u32::try_from(op >> 32).ok());
+    let mut rows: BTreeSet<u32> = named.collect();
+    let here = index.acquires().filter(|acquire| acquire.lock == lock);
+    for acquire in here {
+        if rows.len() < ROWS && scale.shows(acquire.invoke, acquire.complete) {
+            rows.insert(acquire.process);
+        }
+    }
+    for hold in index.holds.iter().filter(|hold| hold.acquire.lock == lock) {
+        let end = hold.ended().unwrap_or(hold.acquire.complete);
+        if rows.len() < ROWS && scale.shows(hold.acquire.complete, end) {
+            rows.insert(hold.acquire.process);
+        }
+    }
+    rows.into_iter().collect()
+}
+
+fn row(svg: &mut Svg, index: &Index<'_>, lock: &str, scale: Scale, process: u32, y: f64) {
+    let colour = COLOURS[usize::try_from(process).unwrap_or(0) % COLOURS.len()];
+    svg.text((10.0, y + 16.0), "", &format!("process {process}"));
+    disturbances(svg, index, scale, process, y);
+    for event in &index.history.events {
+        match event {
+            Event::Acquire(acquire) if acquire.process == process && acquire.lock == lock => {
+                if scale.shows(acquire.invoke, acquire.complete) {
+                    let (x1, x2) = (scale.x(acquire.invoke), scale.x(acquire.complete));
+                    svg.line(
+                        (x1, y + 12.0),
+                        (x2, y + 12.0),
+                        r##"stroke="#999" stroke-dasharray="2 2""##,
+                    );
+                }
+            }
+            Event::Waiting(waiting) if waiting.process == process && waiting.lock == lock => {
+                let ended = index.acquires().any(|acquire| acquire.op == waiting.op);
+                if !ended {
+                    let (x1, x2) = (scale.x(waiting.invoke), scale.x(u64::MAX));
+                    svg.line(
+                        (x1, y + 12.0),
+                        (x2, y + 12.0),
+                        r##"stroke="#d00" stroke-width="2" stroke-dasharray="4 3""##,
+                    );
+                    svg.text(
+                        (x1 + 4.0, y + 8.0),
+                        r##"fill="#d00" font-size="10""##,
+                        "waits",
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+    let holds = index.holds.iter();
+    for hold in holds.filter(|h| h.acquire.process == process && h.acquire.lock == lock) {
+        bar(svg, index, scale, hold, (y, colour));
+    }
+}
+
+fn bar(svg: &mut Svg, index: &Index<'_>, scale: Scale, hold: &Hold<'_>, (y, colour): (f64, &str)) {
+    let (from, valid) = match hold.claim() {
+        Some(claim) => claim,
+        None => (hold.acquire.complete, hold.acquire.complete),
+    };
+    let end = hold
+        .release
+        .map_or(valid, |release| release.complete)
+        .max(valid);
+    if !scale.shows(from, end) {
+        return;
+    }
+    let title = format!(
+        "{}: granted at {}, valid until {} at least, {}",
+        hold.name(),
+        index.time(from),
+        index.time(valid),
+        match hold.release {
+            Some(release) => format!("released at {}", index.time(release.complete)),
+            None => "not released".to_owned(),
+        },
+    );
+    let (x, x_valid, x_end) = (scale.x(from), scale.x(valid), scale.x(end));
+    if x_end > x_valid {
+        let style = format!(r#"fill="{colour}" fill-opacity=".25""#);
+        svg.rect((x, y + 4.0, x_end - x, 16.0), &style, &title);
+    }
+    let style = format!(r#"fill="{colour}""#);
+    svg.rect((x, y + 4.0, x_valid - x, 16.0), &style, &title);
+    if x_end - x > 60.0 {
+        let words = format!("token {}", hold.token);
+        svg.text(
+            (x + 4.0, y + 16.0),
+            r##"fill="#fff" font-size="10""##,
+            &words,
+        );
+    }
+}
+
+/// What was done to a process, or to all, while it is shown.
+fn disturbances(svg: &mut Svg, index: &Index<'_>, scale: Scale, process: u32, y: f64) {
+    for fault in index.history.faults() {
+        let here = fault.process.is_none_or(|victim| victim == process);
+        if !here || !scale.shows(fault.at, fault.until) {
+            continue;
+        }
+        let (x, w) = (scale.x(fault.at), scale.x(fault.until) - scale.x(fault.at));
+        svg.rect(
+            (x, y, w, 24.0),
+            r##"fill="#fc3" fill-opacity=".45""##,
+            &fault.kind,
+        );
+        svg.text(
+            (x + 2.0, y + 31.0),
+            r##"font-size="9" fill="#a60""##,
+            &fault.kind,
+        );
+    }
+    if let Some(at) = index.history.killed().get(&process)
+        && scale.shows(*at, *at)
+    {
+        svg.text(
+            (scale.x(*at) - 5.0, y + 18.0),
+            r##"fill="#d00" font-size="16""##,
+            "✕",
+        );
+    }
+}
+
+fn axis(svg: &mut Svg, index: &Index<'_>, scale: Scale, height: f64) {
+    let y = height - 22.0;
+    svg.line((LEFT, y), (LEFT + scale.width, y), r##"stroke="#333""##);
+    for step in 0..=4_u64 {
+        let at = scale.from + (scale.until - scale.from) / 4 * step;
+        let x = scale.x(at);
+        svg.line((x, y), (x, y + 4.0), r##"stroke="#333""##);
+        let words = format!("{:.3} s", millis(at.saturating_sub(index.origin)) / 1e3);
+        let anchor = if step == 4 { "end" } else { "start" };
+        svg.text(
+            (x, y + 16.0),
+            &format!(r#"font-size="10" text-anchor="{anchor}""#),
+            &words,
+        );
+    }
+}
+
+/// The operations of a violation, for a caption.
+pub(super) fn names(violation: &Violation) -> String {
+    let names: Vec<_> = violation.ops.iter().map(|op| op_name(*op)).collect();
+    names.join(", ")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number of rows")]
+pub(super) fn as_f64(number: usize) -> f64 {
+    number as f64
+}

@@ -1,0 +1,137 @@
+//! The worker processes.
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use clinch::{Error, ErrorKind, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::work::{Config, Counts, Order, Said};
+
+/// One worker process. Dropping it kills it.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) process: u32,
+    child: Child,
+    input: Option<ChildStdin>,
+    heard: Arc<Mutex<Heard>>,
+}
+
+/// What a worker has said.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Heard {
+    pub(super) ready: bool,
+    pub(super) done: bool,
+    pub(super) failed: Option<String>,
+    pub(super) counts: Counts,
+}
+
+impl Member {
+    /// Starts a worker. It is to be called from a thread that lives as long as the run: the kernel
+    /// kills the worker when that thread ends.
+    pub(super) fn start(program: &[OsString], config: &Config) -> Result<Self> {
+        let (name, args) = program
+            .split_first()
+            .ok_or_else(|| Error::invalid("no program is given for the workers"))?;
+        let mut child = Command::new(name)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|why| failed(&why))?;
+        let heard = Arc::<Mutex<Heard>>::default();
+        let mut input = child.stdin.take();
+        if let Some(output) = child.stdout.take() {
+            let heard = heard.clone();
+            let listen = move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    if let Ok(said) = serde_json::from_str(&line) {
+                        lock(&heard).take(said);
+                    }
+                }
+            };
+            let thread = std::thread::Builder::new().name("clinch-crew".into());
+            thread.spawn(listen).map_err(|why| failed(&why))?;
+        }
+        if let Some(input) = &mut input {
+            let mut line = serde_json::to_vec(config).map_err(|why| failed(&why.into()))?;
+            line.push(b'\n');
+            input.write_all(&line).map_err(|why| failed(&why))?;
+        }
+        Ok(Self {
+            process: config.process,
+            child,
+            input,
+            heard,
+        })
+    }
+
+    pub(super) fn heard(&self) -> Heard {
+        lock(&self.heard).clone()
+    }
+
+    /// Whether the process has ended by itself without having said that it is done.
+    pub(super) fn died(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_))) && !self.heard().done
+    }
+
+    pub(super) fn order(&mut self, order: Order) {
+        if let (Some(input), Ok(mut line)) = (&mut self.input, serde_json::to_vec(&order)) {
+            line.push(b'\n');
+            // A worker that has gone needs no orders.
+            let _ = input.write_all(&line);
+        }
+    }
+
+    pub(super) fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(super) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills it, as a machine does that loses its power.
+    pub(super) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Heard {
+    fn take(&mut self, said: Said) {
+        match said {
+            Said::Ready => self.ready = true,
+            Said::Failed(why) => self.failed = Some(why),
+            Said::Counts(counts) => self.counts = counts,
+            Said::Done(counts) => {
+                self.counts = counts;
+                self.done = true;
+            }
+        }
+    }
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn failed(why: &std::io::Error) -> Error {
+    let text = format!("cannot run a worker process: {why}");
+    Error::new(ErrorKind::Internal, text)
+}

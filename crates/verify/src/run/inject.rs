@@ -1,0 +1,269 @@
+//! Doing what the plan says.
+
+use std::time::Duration;
+
+use clinch::BootTime;
+
+use super::plan::{Plan, Planned, What};
+use super::{LinkFault, Run, lock};
+use crate::check::Property;
+use crate::history::{Event, Exit, Fault, now};
+use crate::lab::EngineFault;
+use crate::work::Order;
+
+/// Longer than any run.
+const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+
+impl Run<'_> {
+    /// Faults until the time is over; then everything is healed. Three sequences run side by side,
+    /// so that faults of workers, connections and the engine meet.
+    pub(super) async fn disturb(&self, until: BootTime) {
+        let (workers, links) = match self.wrong() {
+            Some(wrong) => wrong.faults(),
+            None => (Plan::of_workers(), Plan::of_links()),
+        };
+        let links = if self.route.has_network() {
+            links
+        } else {
+            Vec::new()
+        };
+        let known = lock(&self.engine).as_ref().map(|engine| engine.faults());
+        let engine = (0..known.map_or(0, |faults| faults.len()))
+            .map(What::Engine)
+            .collect();
+        tokio::join!(
+            self.lane(1, workers, until),
+            self.lane(2, links, until),
+            self.lane(3, engine, until),
+            self.mend(until),
+        );
+    }
+
+    async fn lane(&self, purpose: u64, kinds: Vec<What>, until: BootTime) {
+        let mut plan = Plan::new(self.options.seed, purpose, self.lease, kinds);
+        while let Some(planned) = plan.next() {
+            if !self.rest(planned.gap, until).await {
+                return;
+            }
+            match planned.what {
+                What::Kill => self.kill(&planned).await,
+                What::PauseShort => self.pause(&planned, "paused shortly", until).await,
+                What::PauseLong => {
+                    self.pause(&planned, "paused for longer than a lease", until)
+                        .await
+                }
+                What::Stall => self.stall(&planned, until).await,
+                What::Evict => self.evict(&planned).await,
+                What::Link(fault) => self.cut(fault, &planned, until).await,
+                What::Engine(number) => self.engine(number, &planned, until).await,
+            }
+        }
+        self.rest(FOR_EVER, until).await;
+    }
+
+    /// Replaces workers that ended by themselves, which is a problem of its own.
+    async fn mend(&self, until: BootTime) {
+        while self.rest(Duration::from_millis(500), until).await {
+            let mut members = lock(&self.members);
+            let dead = members.iter_mut().position(|(member, _)| member.died());
+            let dead = dead.map(|at| members.swap_remove(at));
+            drop(members);
+            if let Some((member, _)) = dead {
+                let text = format!("worker {} ended by itself", member.process);
+                lock(&self.problems).push(text);
+                self.retire(&member);
+                self.replace().await;
+            }
+        }
+    }
+
+    async fn replace(&self) {
+        if let Err(error) = self.hire().await {
+            lock(&self.problems).push(format!("a worker could not be started: {error}"));
+        }
+    }
+
+    pub(super) fn log(&self, fault: Fault) {
+        self.faults
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.recorder.write(&Event::Fault(fault));
+    }
+
+    fn victim(&self, planned: &Planned) -> Option<u32> {
+        let members = lock(&self.members);
+        let count = u64::try_from(members.len())
+            .ok()
+            .filter(|count| *count > 0)?;
+        let at = usize::try_from(planned.pick % count).ok()?;
+        members.get(at).map(|(member, _)| member.process)
+    }
+
+    async fn kill(&self, planned: &Planned) {
+        let Some(process) = self.victim(planned) else {
+            return;
+        };
+        let mut members = lock(&self.members);
+        let at = members
+            .iter()
+            .position(|(member, _)| member.process == process);
+        let victim = at.map(|at| members.swap_remove(at));
+        drop(members);
+        let Some((mut member, _way)) = victim else {
+            return;
+        };
+        let at = now();
+        member.kill();
+        self.recorder.write(&Event::Exit(Exit {
+            process,
+            at,
+            killed: true,
+        }));
+        self.retire(&member);
+        self.log(Fault {
+            kind: "worker killed".to_owned(),
+            at,
+            until: at,
+            process: Some(process),
+            ..Fault::default()
+        });
+        self.replace().await;
+    }
+
+    async fn pause(&self, planned: &Planned, how: &str, until: BootTime) {
+        let Some(process) = self.victim(planned) else {
+            return;
+        };
+        let at = now();
+        self.each(process, |member| member.pause());
+        self.rest(planned.span, until).await;
+        self.each(process, |member| member.resume());
+        self.log(Fault {
+            kind: format!("worker {how}"),
+            at,
+            until: now(),
+            process: Some(process),
+            ..Fault::default()
+        });
+    }
+
+    async fn stall(&self, planned: &Planned, until: BootTime) {
+        let Some(process) = self.victim(planned) else {
+            return;
+        };
+        let at = now();
+        let millis = u64::try_from(planned.span.as_millis()).unwrap_or(0);
+        self.each(process, |member| member.order(Order::Stall(millis)));
+        self.rest(planned.span, until).await;
+        let asked = at.saturating_add(super::nanos(planned.span));
+        self.log(Fault {
+            kind: "worker's runtime blocked".to_owned(),
+            at,
+            // It goes on when the run is stopped before.
+            until: now().max(asked),
+            process: Some(process),
+            ..Fault::default()
+        });
+    }
+
+    fn each(&self, process: u32, act: impl Fn(&mut super::crew::Member)) {
+        let mut members = lock(&self.members);
+        members
+            .iter_mut()
+            .filter(|(m, _)| m.process == process)
+            .for_each(|(m, _)| act(m));
+    }
+
+    /// Breaks one of the long holds. Its holder learns of it at its next renewal: until then, the
+    /// lock's validity is not exclusive, and this is what an operator asks for.
+    async fn evict(&self, planned: &Planned) {
+        let Some(clinch) = &self.clinch else { return };
+        if !clinch.info().capabilities.evict || !clinch.info().capabilities.list {
+            return;
+        }
+        let prefix = format!("{}long/", self.prefix);
+        let Ok(found) = clinch.list(&prefix).await else {
+            return;
+        };
+        let held: Vec<_> = found
+            .iter()
+            .filter(|view| !view.holders.is_empty())
+            .collect();
+        let count = u64::try_from(held.len()).unwrap_or(0).max(1);
+        let at = usize::try_from(planned.pick % count).unwrap_or(0);
+        let Some(view) = held.get(at) else { return };
+        let begun = now();
+        if clinch.evict(view.name.as_str(), None).await.is_ok() {
+            self.log(Fault {
+                kind: "hold broken by an operator".to_owned(),
+                at: begun,
+                until: now(),
+                lock: Some(view.name.as_str().to_owned()),
+                excuses: vec![Property::Exclusion],
+                ..Fault::default()
+            });
+        }
+    }
+
+    async fn cut(&self, fault: LinkFault, planned: &Planned, until: BootTime) {
+        let Some(process) = self.victim(planned) else {
+            return;
+        };
+        let at = now();
+        let way = |act: &dyn Fn(&super::Way)| {
+            let members = lock(&self.members);
+            members
+                .iter()
+                .filter(|(m, _)| m.process == process)
+                .for_each(|(_, way)| act(way));
+        };
+        way(&|way| way.disturb(fault, planned.span));
+        self.rest(planned.span, until).await;
+        way(&|way| way.heal(fault));
+        self.log(Fault {
+            kind: fault.name().to_owned(),
+            at,
+            until: now(),
+            process: Some(process),
+            ..Fault::default()
+        });
+    }
+
+    async fn engine(&self, number: usize, planned: &Planned, until: BootTime) {
+        let known = lock(&self.engine).as_ref().map(|engine| engine.faults());
+        let Some(fault) = known.unwrap_or_default().get(number).copied() else {
+            return;
+        };
+        let at = now();
+        let span = planned.span;
+        let begun = self.on_engine(|engine| engine.begin(number, span));
+        self.rest(span, until).await;
+        let ended = self.on_engine(|engine| engine.end(number));
+        let mut done = fault;
+        for outcome in [begun, ended.map(|()| None)] {
+            match outcome {
+                Ok(Some(instead)) => done = instead,
+                Ok(None) => {}
+                Err(error) => lock(&self.problems).push(format!("{}: {error}", fault.name)),
+            }
+        }
+        let EngineFault { name, excuses } = done;
+        self.log(Fault {
+            kind: name.to_owned(),
+            at,
+            until: now(),
+            excuses: excuses.to_vec(),
+            ..Fault::default()
+        });
+    }
+
+    fn on_engine<T: Default>(
+        &self,
+        act: impl FnOnce(&mut dyn crate::lab::Engine) -> clinch::Result<T>,
+    ) -> clinch::Result<T> {
+        // Servers are started and killed with calls that block; proxies and timers go on elsewhere.
+        tokio::task::block_in_place(|| match lock(&self.engine).as_mut() {
+            Some(engine) => act(engine.as_mut()),
+            None => Ok(T::default()),
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! What the wrong locks run on.
+
+use std::time::Duration;
+
+use clinch::Result;
+use clinch_testkit::servers::{Folder, Redis};
+
+use crate::check::Property;
+use crate::lab::{Engine, EngineFault};
+
+/// A server that is left alone.
+pub(super) fn redis() -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Server {
+        redis: Redis::start()?,
+        forgets: false,
+    }))
+}
+
+/// A server that is killed and keeps nothing.
+pub(super) fn forgetful_redis() -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Server {
+        redis: Redis::start()?,
+        forgets: true,
+    }))
+}
+
+/// A file.
+pub(super) fn file() -> Result<Box<dyn Engine>> {
+    Ok(Box::new(File(Folder::new("verify-wrong")?)))
+}
+
+struct Server {
+    redis: Redis,
+    forgets: bool,
+}
+
+impl Engine for Server {
+    fn url(&self) -> String {
+        self.redis.url()
+    }
+
+    fn faults(&self) -> Vec<EngineFault> {
+        let fault = EngineFault {
+            name: "server killed, started without data",
+            excuses: &[Property::Exclusion],
+        };
+        if self.forgets {
+            vec![fault]
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn begin(&mut self, _fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
+        self.redis.kill().map(|()| None)
+    }
+
+    fn end(&mut self, _fault: usize) -> Result<()> {
+        self.redis.start_empty()
+    }
+
+    fn version(&self) -> String {
+        let info = self.redis.info("server").unwrap_or_default();
+        format!(
+            "Redis {}",
+            info.get("redis_version").map_or("", String::as_str)
+        )
+    }
+}
+
+struct File(Folder);
+
+impl Engine for File {
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.0.path().join("wrong.db").display())
+    }
+
+    fn faults(&self) -> Vec<EngineFault> {
+        Vec::new()
+    }
+
+    fn begin(&mut self, _fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
+        Ok(None)
+    }
+
+    fn end(&mut self, _fault: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn version(&self) -> String {
+        format!("SQLite {}", rusqlite::version())
+    }
+}

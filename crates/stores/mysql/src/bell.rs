@@ -31,7 +31,7 @@ use crate::row::{Row, bytes, optional};
 use crate::sql::{Sql, names};
 
 /// For how many seconds the statement waits when nobody rings.
-const WAIT: u64 = 10;
+const WAIT: u64 = 30;
 /// What it gives if it has got the lock that the peg should have.
 const GOT_IT: u64 = 2;
 /// How long the connection is kept when nobody waits.
@@ -156,11 +156,10 @@ impl Bell {
     }
 
     pub(crate) fn close(&self) {
-        if self.runs.load(Ordering::SeqCst) {
+        if !self.closed.send_replace(true) && self.runs.load(Ordering::SeqCst) {
             // The driver ends a connection only after its statement has ended.
             self.ring_all(&[self.me]);
         }
-        self.closed.send_replace(true);
         self.book.close();
         self.awaited().clear();
     }

@@ -60,6 +60,6 @@ fn view(
 ) -> Result<Option<LockView>> {
     let text = String::from_utf8_lossy(name);
     let row = Row::read(values).ok_or_else(|| damaged(&text))?;
-    let name = Name::new(text.into_owned())?;
+    let name = Name::new(&*text)?;
     Ok(row.state(&name)?.view(row.moment()))
 }

@@ -61,7 +61,7 @@ impl Subject for Dialect {
 
     /// Each grant and renewal waits for a commit, and the cases share one disk.
     fn lease(&self) -> std::time::Duration {
-        std::time::Duration::from_secs(1)
+        std::time::Duration::from_secs(2)
     }
 
     fn wants(&self, case: &Case) -> bool {

@@ -194,6 +194,6 @@ async fn waiters_of_one_process_share_two_connections() {
         guard.release().await.unwrap();
     }
     for task in waiting {
-        soon("a waiter", task).await.unwrap().unwrap();
+        drop(soon("a waiter", task).await.unwrap().unwrap());
     }
 }

@@ -291,6 +291,18 @@ async fn a_lost_reply_is_repaired_by_asking_again() {
 }
 
 #[tokio::test]
+async fn a_release_that_may_have_taken_effect_says_so_whatever_came_after() {
+    let (clinch, store) = real();
+    let guard = clinch.lock("a").lease(ms(300)).acquire().await.unwrap();
+    store.faults().inject(Op::Release, Fault::ReplyLost); // before what is always so
+    store.faults().always(Some(Fault::ErrorBefore));
+    let error = guard.release().await.unwrap_err();
+    assert!(error.may_have_taken_effect(), "{error}");
+    store.faults().always(None);
+    nothing_left(&clinch).await;
+}
+
+#[tokio::test]
 async fn an_unknown_outcome_is_never_not_acquired() {
     let (clinch, store) = real();
     store.faults().always(Some(Fault::ReplyLost));

@@ -93,15 +93,22 @@ async fn release_at_store(hold: &Arc<Hold>) -> Result<ReleaseReply> {
     let engine = &hold.engine;
     let give_up = engine.clock.now() + engine.settings.patience.min(hold.lease);
     let mut tries = 0;
+    // An earlier try may have released it, whatever the last one says.
+    let mut effect = Effect::None;
     loop {
         match attempt(hold).await {
             Ok(reply) => return Ok(reply),
-            Err(error) if error.is_temporary() && engine.clock.now() < give_up => {
-                tries += 1;
-                engine.clock.sleep(backoff(tries)).await;
+            Err(error) => {
+                if error.may_have_taken_effect() {
+                    effect = Effect::Possible;
+                }
+                if !error.is_temporary() || engine.clock.now() >= give_up {
+                    return Err(error.with_effect(effect));
+                }
             }
-            Err(error) => return Err(error),
         }
+        tries += 1;
+        engine.clock.sleep(backoff(tries)).await;
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a lock and a hand-over cost at least, and what the usual lock costs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use clinch_core::store::{Baton, Floor};
-use clinch_core::{Error, ErrorKind, Result, keeper};
+use clinch_core::{ClientId, Error, ErrorKind, Result, keeper};
 use mysql_async::Conn;
 
 use crate::error::Trouble;
@@ -12,37 +13,79 @@ use crate::pool::{How, Pool, Reply, talk};
 use crate::row::optional;
 use crate::sql::Sql;
 
-/// The tables of benchmarks; they are left for the next one.
-const TABLES: [&str; 2] = [
-    "CREATE TABLE IF NOT EXISTS clinch_bench (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, \
-     holder VARBINARY(64) NOT NULL) ENGINE=InnoDB",
-    "CREATE TABLE IF NOT EXISTS clinch_bench_classic (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, \
-     holder VARBINARY(64) NOT NULL) ENGINE=InnoDB",
-];
 const HOLDER: &[u8] = b"the one who holds it";
 /// How often the usual lock tries again after a deadlock.
 const TRIES: u32 = 100;
 
-async fn make_tables(pool: &Pool) -> Result<()> {
-    for table in TABLES {
-        let made = pool.query(&Sql::new(table)).await;
-        made.map_err(|trouble| trouble.into_error(pool.to()))?;
+/// The tables of a benchmark: of one client, and gone when it closes.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    plain: String,
+    classic: String,
+    made: AtomicBool,
+}
+
+impl Tables {
+    pub(crate) fn of(client: ClientId) -> Arc<Self> {
+        Arc::new(Self {
+            plain: format!("clinch_bench_{client}"),
+            classic: format!("clinch_bench_classic_{client}"),
+            made: AtomicBool::default(),
+        })
     }
-    Ok(())
+
+    async fn make(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<()> {
+        self.made.store(true, Ordering::SeqCst);
+        let text = |table: &str| {
+            format!(
+                "CREATE TABLE IF NOT EXISTS {table} (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, \
+                 holder VARBINARY(64) NOT NULL) ENGINE=InnoDB"
+            )
+        };
+        self.run(pool, text).await
+    }
+
+    /// Removes them, if they were made.
+    pub(crate) async fn remove(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<()> {
+        match self.made.swap(false, Ordering::SeqCst) {
+            true => {
+                self.run(pool, |table| format!("DROP TABLE IF EXISTS {table}"))
+                    .await
+            }
+            false => Ok(()),
+        }
+    }
+
+    async fn run(&self, pool: &Arc<Pool>, text: impl Fn(&str) -> String) -> Result<()> {
+        let texts = [text(&self.plain), text(&self.classic)];
+        let pool = pool.clone();
+        keeper::run(async move {
+            for text in texts {
+                let done = pool.query(&Sql::new(text)).await;
+                done.map_err(|trouble| trouble.into_error(pool.to()))?;
+            }
+            Ok(())
+        })
+        .await
+    }
 }
 
 /// Two updates of one row by its primary key, over the same driver and the same connections.
 pub(crate) struct Updates {
     pool: Arc<Pool>,
+    table: String,
     /// The row that is there.
     key: Option<u64>,
 }
 
 impl Updates {
-    pub(crate) async fn new(pool: Arc<Pool>) -> Result<Self> {
-        let making = pool.clone();
-        keeper::run(async move { make_tables(&making).await }).await?;
-        Ok(Self { pool, key: None })
+    pub(crate) async fn new(pool: Arc<Pool>, tables: &Arc<Tables>) -> Result<Self> {
+        tables.make(&pool).await?;
+        Ok(Self {
+            pool,
+            table: tables.plain.clone(),
+            key: None,
+        })
     }
 
     async fn run(&self, sql: Sql) -> Result<u64> {
@@ -61,15 +104,16 @@ impl Updates {
 impl Floor for Updates {
     async fn pair(&mut self, key: u64) -> Result<()> {
         if self.key != Some(key) {
-            let make = "INSERT INTO clinch_bench VALUES (?,'') ON DUPLICATE KEY UPDATE holder=''";
+            let table = &self.table;
+            let make =
+                format!("INSERT INTO {table} VALUES (?,'') ON DUPLICATE KEY UPDATE holder=''");
             self.run(Sql::new(make).with(key)).await?;
             self.key = Some(key);
         }
         for (new, old) in [(HOLDER, b"".as_slice()), (b"".as_slice(), HOLDER)] {
-            let sql = Sql::new("UPDATE clinch_bench SET holder=? WHERE id=? AND holder=?")
-                .bytes(new)
-                .with(key)
-                .bytes(old);
+            let table = &self.table;
+            let sql = format!("UPDATE {table} SET holder=? WHERE id=? AND holder=?");
+            let sql = Sql::new(sql).bytes(new).with(key).bytes(old);
             if self.run(sql).await? != 1 {
                 return Err(Error::new(ErrorKind::Internal, "the row was taken"));
             }
@@ -82,14 +126,18 @@ impl Floor for Updates {
 /// connection of its own, as the transaction needs.
 pub(crate) struct Classic {
     pool: Arc<Pool>,
+    table: String,
     conn: Option<Conn>,
 }
 
 impl Classic {
-    pub(crate) async fn new(pool: Arc<Pool>) -> Result<Self> {
-        let making = pool.clone();
-        keeper::run(async move { make_tables(&making).await }).await?;
-        Ok(Self { pool, conn: None })
+    pub(crate) async fn new(pool: Arc<Pool>, tables: &Arc<Tables>) -> Result<Self> {
+        tables.make(&pool).await?;
+        Ok(Self {
+            pool,
+            table: tables.classic.clone(),
+            conn: None,
+        })
     }
 }
 
@@ -97,13 +145,14 @@ impl Classic {
 impl Floor for Classic {
     async fn pair(&mut self, key: u64) -> Result<()> {
         let (pool, conn) = (self.pool.clone(), self.conn.take());
+        let table = self.table.clone();
         let conn = keeper::run(async move {
             let mut conn = match conn {
                 Some(conn) => conn,
                 None => pool.connect().await?,
             };
             for _ in 0..TRIES {
-                match classic(&mut conn, key).await {
+                match classic(&mut conn, &table, key).await {
                     Ok(()) => return Ok(conn),
                     Err(trouble) if trouble.is_race() => {
                         let _ = talk(&mut conn, &Sql::new("ROLLBACK"), false).await;
@@ -119,14 +168,14 @@ impl Floor for Classic {
     }
 }
 
-async fn classic(conn: &mut Conn, key: u64) -> Result<(), Trouble> {
+async fn classic(conn: &mut Conn, table: &str, key: u64) -> Result<(), Trouble> {
     let begin = Sql::new("BEGIN");
-    let look = Sql::new("SELECT holder FROM clinch_bench_classic WHERE id=? FOR UPDATE").with(key);
-    let take = Sql::new("INSERT INTO clinch_bench_classic VALUES (?,?)")
+    let look = Sql::new(format!("SELECT holder FROM {table} WHERE id=? FOR UPDATE")).with(key);
+    let take = Sql::new(format!("INSERT INTO {table} VALUES (?,?)"))
         .with(key)
         .bytes(HOLDER);
     let commit = Sql::new("COMMIT");
-    let give = Sql::new("DELETE FROM clinch_bench_classic WHERE id=? AND holder=?")
+    let give = Sql::new(format!("DELETE FROM {table} WHERE id=? AND holder=?"))
         .with(key)
         .bytes(HOLDER);
     for (sql, prepared) in [

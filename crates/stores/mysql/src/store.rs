@@ -13,7 +13,7 @@ use clinch_core::{Error, ErrorKind, MAX_NAME, Name, Result, keeper};
 use crate::bell::Bell;
 use crate::config::Config;
 use crate::events::Watching;
-use crate::floor::{Classic, LockBaton, Updates};
+use crate::floor::{Classic, LockBaton, Tables, Updates};
 use crate::group::Group;
 use crate::inspect;
 use crate::pool::Pool;
@@ -38,6 +38,8 @@ pub struct MySqlStore {
     bell: Arc<Bell>,
     group: Arc<Group>,
     watching: Arc<Watching>,
+    /// Of benchmarks.
+    bench: Arc<Tables>,
 }
 
 impl MySqlStore {
@@ -68,6 +70,7 @@ impl MySqlStore {
             info: Self::describe(),
             ns: context.namespace.as_bytes().to_vec(),
             watching: Watching::new(pool.clone(), group.clone(), &context.namespace),
+            bench: Tables::of(me),
             group,
             pool,
             bell,
@@ -230,11 +233,15 @@ impl Store for MySqlStore {
     }
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        Ok(Some(Box::new(Updates::new(self.pool.clone()).await?)))
+        Ok(Some(Box::new(
+            Updates::new(self.pool.clone(), &self.bench).await?,
+        )))
     }
 
     async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
-        Ok(Some(Box::new(Classic::new(self.pool.clone()).await?)))
+        Ok(Some(Box::new(
+            Classic::new(self.pool.clone(), &self.bench).await?,
+        )))
     }
 
     async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
@@ -243,8 +250,9 @@ impl Store for MySqlStore {
     }
 
     async fn close(&self) -> Result<()> {
+        let removed = self.bench.remove(&self.pool).await;
         self.end();
-        Ok(())
+        removed.map_err(Self::explain)
     }
 }
 

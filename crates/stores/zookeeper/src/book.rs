@@ -47,7 +47,7 @@ pub(crate) struct State {
     /// Whether a release was sent.
     pub(crate) leaving: bool,
     /// Whether the folder says that it holds since it came, and what it said before.
-    pub(crate) recorded: Option<Left>,
+    pub(crate) recorded: Option<Box<Left>>,
     pub(crate) lease: Duration,
     /// When it ends unless it is repeated or renewed.
     pub(crate) until: BootTime,
@@ -124,7 +124,7 @@ pub(crate) struct Past {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Habit {
     /// Nobody else was there when we left it like this.
-    Quiet(Left),
+    Quiet(Box<Left>),
     /// Somebody was.
     Busy,
 }

@@ -220,7 +220,7 @@ async fn quick(core: &Arc<Core>, entry: &Arc<Entry>, left: &Left, queue: bool) -
     let (session, data) = {
         let mut state = entry.state();
         state.sent = true;
-        state.recorded = Some(left.clone());
+        state.recorded = Some(Box::new(left.clone()));
         state.before = Some(left.word.clone());
         (state.session.clone(), state.record.write())
     };

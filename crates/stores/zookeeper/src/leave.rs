@@ -211,12 +211,12 @@ fn habit(entry: &Entry, node: &Node, stat: &Stat) -> Habit {
     if stat.num_children != 1 {
         return Habit::Busy;
     }
-    Habit::Quiet(Left {
+    Habit::Quiet(Box::new(Left {
         folder: stat.czxid,
         version: stat.version,
         word: entry.word(Some(node), How::Released),
         written: stat.mzxid,
-    })
+    }))
 }
 
 /// The node of a claim whose answer was lost.

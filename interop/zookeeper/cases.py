@@ -6,7 +6,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "common"))
 
-from shared_cases import EVERY, LONG, SHORT, World, in_order, run
+from shared_cases import EVERY, LONG, SHORT, World, in_order, run, they_hold
 from partners import Clinch, Partner
 from server import Server
 
@@ -21,19 +21,34 @@ def refused(world):
     assert partner.ask("unlock", world.theirs)
 
 
-def in_their_line(world):
-    """a mutex of ours in the folder of their read-write lock is another use of it, and is refused"""
-    partner = world.partner()
+def readers_together(world):
+    """their reader lets ours in beside it, and keeps our writer out"""
+    partner, name = world.partner(), world.name
     assert partner.ask("lock", world.theirs, LONG)
-    done = world.clinch.run("run", "--no-wait", world.name, "--", "true")
-    assert done.returncode not in (0, 75), done
-    assert "read-write" in done.stderr, done.stderr
+    beside = world.clinch.run("run", "--shared", "--no-wait", name, "--", "true")
+    assert beside.returncode == 0, beside
+    assert world.clinch.is_refused(name)
+    assert partner.ask("unlock", world.theirs)
+
+
+def our_reader(world):
+    """our reader keeps their writer out, who enters when it leaves"""
+    partner, name = world.partner(), world.name
+    reader = world.clinch.start("hold", "--quiet", "--stdin", "--shared", name)
+    assert reader.next().startswith(f"held {name}")
+    assert not partner.ask("try", world.theirs, LONG)
+    partner.send("lock", world.theirs, LONG)
+    assert partner.is_silent(0.5)
+    assert reader.end() == 0
+    assert partner.next() == "yes"
+    assert world.clinch.is_refused(name)
     assert partner.ask("unlock", world.theirs)
 
 
 LIBRARIES = {
     "curator": EVERY + [in_order],
-    "curator-write": [in_their_line],
+    "curator-write": [they_hold, our_reader],
+    "curator-read": [readers_together],
     "kazoo": [refused],
 }
 
@@ -54,6 +69,7 @@ class ZooKeeperWorld(World):
         argv = {
             "curator": curator + ["mutex"],
             "curator-write": curator + ["write"],
+            "curator-read": curator + ["read"],
             "kazoo": [sys.executable, str(here / "kazoo_partner.py"), self.server.port],
         }[self.library]
         return Partner(list(map(str, argv)), self.log)

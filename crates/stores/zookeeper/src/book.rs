@@ -46,10 +46,14 @@ pub(crate) struct State {
     pub(crate) watched: bool,
     /// Whether a release was sent.
     pub(crate) leaving: bool,
+    /// Whether the folder says that it holds since it came, and what it said before.
+    pub(crate) recorded: Option<Box<Left>>,
     pub(crate) lease: Duration,
     /// When it ends unless it is repeated or renewed.
     pub(crate) until: BootTime,
     pub(crate) record: Record,
+    /// The word that it found.
+    pub(crate) before: Option<Word>,
     /// The claim that it watches.
     pub(crate) seen: Option<Seen>,
 }
@@ -77,16 +81,23 @@ impl Entry {
         format!("{}/{}", self.folder, node.name)
     }
 
-    /// The last word about it.
-    pub(crate) fn word(&self, node: &Node, ending: crate::record::How) -> Word {
+    /// Whether it holds alone.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.claim.units == self.claim.limit
+    }
+
+    /// The last word about it; before it has a node, the word is written together with it.
+    pub(crate) fn word(&self, node: Option<&Node>, ending: crate::record::How) -> Word {
+        let state = self.state();
         Word {
             request: self.request().to_string(),
-            number: node.number,
-            seq: node.seq,
+            number: node.map_or(-1, |node| node.number),
+            seq: node.map_or(0, |node| node.seq),
             owner: self.claim.owner.as_str().to_owned(),
             ending,
             delayed: false,
-            record: Some(self.state().record.clone()),
+            record: Some(state.record.clone()),
+            before: state.before.as_ref().map(Word::past),
         }
     }
 }
@@ -110,12 +121,25 @@ pub(crate) struct Past {
 }
 
 /// How a folder was found the last time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// Nobody else was there.
-    Quiet,
+    /// Nobody else was there when we left it like this.
+    Quiet(Box<Left>),
     /// Somebody was.
     Busy,
+}
+
+/// A folder as we left it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// Which folder it was: it may have gone and come again.
+    pub(crate) folder: i64,
+    /// The version of its data.
+    pub(crate) version: i32,
+    /// Our word.
+    pub(crate) word: Word,
+    /// The word's zxid.
+    pub(crate) written: i64,
 }
 
 /// All claims of one client.
@@ -183,9 +207,11 @@ impl Book {
                 ahead: 0,
                 watched: false,
                 leaving: false,
+                recorded: None,
                 lease: claim.lease,
                 until: now + claim.lease,
                 record: Record::of(claim),
+                before: None,
                 seen: None,
             }),
             claim: claim.clone(),
@@ -254,7 +280,7 @@ impl Book {
     }
 
     pub(crate) fn habit(&self, folder: &str) -> Option<Habit> {
-        self.lock().habits.get(folder).copied()
+        self.lock().habits.get(folder).cloned()
     }
 
     pub(crate) fn learn(&self, folder: &str, habit: Habit) {
@@ -267,5 +293,10 @@ impl Book {
             pages.habits.clear();
         }
         pages.habits.insert(folder.to_owned(), habit);
+    }
+
+    /// A folder is not as we thought.
+    pub(crate) fn unlearn(&self, folder: &str) {
+        self.lock().habits.remove(folder);
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use clinch_core::store::line;
 use clinch_core::store::{Busy, Claim, ClaimReply, Ending, Grant, LostReason, Queued};
 use clinch_core::{BootTime, Effect, Error, ErrorKind, Result};
-use zookeeper_client::{CreateMode, Error as Zk, Stat};
+use zookeeper_client::{CreateMode, Error as Zk, MultiWriteResult, Stat};
 
-use crate::book::{Entry, Habit, Node};
-use crate::core::{Core, created};
+use crate::book::{Entry, Habit, Left, Node};
+use crate::core::Core;
 use crate::error::{is_dead, is_unknown, sending};
 use crate::notice::{self, Before};
 use crate::places::Line;
+use crate::record::How;
 use crate::{leave, renew, wakes};
 
 /// How often a step begins anew because something went between its requests.
@@ -166,6 +167,11 @@ fn forget(core: &Core, entry: &Entry) {
 /// Makes the node and looks who is ahead, all in one flight.
 async fn fresh(core: &Arc<Core>, entry: &Arc<Entry>, queue: bool) -> Result<Step> {
     let habit = core.book.habit(&entry.folder);
+    if let Some(Habit::Quiet(left)) = &habit
+        && entry.is_exclusive()
+    {
+        return quick(core, entry, left, queue).await;
+    }
     let (session, data) = {
         let mut state = entry.state();
         state.sent = true;
@@ -173,15 +179,14 @@ async fn fresh(core: &Arc<Core>, entry: &Arc<Entry>, queue: bool) -> Result<Step
     };
     let path = format!("{}/{}", entry.folder, entry.prefix);
     let options = session.options(CreateMode::EphemeralSequential);
-    // Where nobody was the last time, the folder's counters tell whether somebody is ahead: no list
-    // is needed. Where somebody was, the list is, and the folder's last word comes with the turn.
-    let (wants_word, wants_list) = (habit != Some(Habit::Busy), habit != Some(Habit::Quiet));
+    // Where somebody was the last time, the folder's word comes with the turn.
+    let wants_word = habit != Some(Habit::Busy);
     let flight = async {
-        let client = session.client(1 + u64::from(wants_word) + u64::from(wants_list))?;
+        let client = session.client(2 + u64::from(wants_word))?;
         let word = wants_word.then(|| client.get_data(&entry.folder));
         let made = client.create(&path, &data, &options);
-        let list = wants_list.then(|| client.get_children(&entry.folder));
-        let flight = async { tokio::join!(optional(word), made, optional(list)) };
+        let list = client.get_children(&entry.folder);
+        let flight = async { tokio::join!(optional(word), made, list) };
         session.within(flight).await
     };
     let (word, made, list) = match flight.await {
@@ -195,37 +200,90 @@ async fn fresh(core: &Arc<Core>, entry: &Arc<Entry>, queue: bool) -> Result<Step
             let made = session.make_folder(&entry.folder).await;
             return made.map_or_else(|error| died(core, entry, error), |()| Ok(Step::Again));
         }
-        Err(error) => {
-            if !is_unknown(&error) && !is_dead(&error) {
-                forget(core, entry);
-            }
-            return died(core, entry, error);
-        }
+        Err(error) => return refused(core, entry, error),
     };
-    core.saw(stat.mtime);
-    let node = Node {
-        name: format!("{}{sequence}", entry.prefix),
-        number: sequence.into_i64(),
-        seq: u64::try_from(stat.czxid).unwrap_or_default(),
-    };
-    entry.state().node = Some(node.clone());
+    core.saw(stat.ctime);
+    let node = arrived(entry, format!("{}{sequence}", entry.prefix), stat.czxid);
     let before = match word {
         Some(Ok((data, stat))) => Some(Before { data, stat }),
         _ => None,
     };
-    if let Some(before) = &before
-        && before.stat.num_children == 0
-        && created(&before.stat) == node.number
-    {
-        core.book.learn(&entry.folder, Habit::Quiet);
-        let predecessor = notice::at_once(entry, &node, Some(before));
-        return Ok(granted(entry, &node, predecessor));
-    }
     match list {
-        Some(Ok((names, stat))) => judge(core, entry, &node, names, stat, before, queue).await,
-        Some(Err(error)) => died(core, entry, error),
-        None => look(core, entry, &node, before, queue).await,
+        Ok((names, stat)) => judge(core, entry, &node, names, stat, before, queue).await,
+        Err(error) => died(core, entry, error),
     }
+}
+
+/// Makes the node where nobody was when we left: if the folder's word is still ours, and there are
+/// no children, nobody is ahead, and no list is needed. The word is from now on that we hold.
+async fn quick(core: &Arc<Core>, entry: &Arc<Entry>, left: &Left, queue: bool) -> Result<Step> {
+    let (session, data) = {
+        let mut state = entry.state();
+        state.sent = true;
+        state.recorded = Some(Box::new(left.clone()));
+        state.before = Some(left.word.clone());
+        (state.session.clone(), state.record.write())
+    };
+    let path = format!("{}/{}", entry.folder, entry.prefix);
+    let word = entry.word(None, How::Holding).write();
+    let flight = async {
+        let client = session.client(1)?;
+        let mut writer = client.new_multi_writer();
+        let options = session.options(CreateMode::EphemeralSequential);
+        writer.add_set_data(&entry.folder, &word, Some(left.version))?;
+        writer.add_create(&path, &data, &options)?;
+        session.within(writer.commit()).await?.map_err(Zk::from)
+    };
+    let results = match flight.await {
+        Ok(results) => results,
+        Err(Zk::BadVersion | Zk::NoNode) => {
+            core.book.unlearn(&entry.folder);
+            let mut state = entry.state();
+            (state.sent, state.recorded) = (false, None);
+            return Ok(Step::Again);
+        }
+        Err(error) => return refused(core, entry, error),
+    };
+    let mut results = results.into_iter();
+    let (Some(MultiWriteResult::SetData { stat }), Some(MultiWriteResult::Create { path, .. })) =
+        (results.next(), results.next())
+    else {
+        return Err(sending(Zk::UnexpectedError(
+            "not the answer to a claim".to_owned(),
+        )));
+    };
+    let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+    // One transaction has one zxid, which some servers tell only here.
+    core.saw(stat.mtime);
+    let node = arrived(entry, name, stat.mzxid);
+    if stat.num_children > 0 {
+        return look(core, entry, &node, queue).await;
+    }
+    let same = stat.czxid == left.folder;
+    let predecessor = same.then(|| left.word.predecessor(left.written));
+    Ok(granted(entry, &node, predecessor))
+}
+
+/// The node is there.
+fn arrived(entry: &Entry, name: String, zxid: i64) -> Node {
+    let number = name
+        .strip_prefix(&entry.prefix)
+        .and_then(|n| n.parse().ok());
+    let node = Node {
+        number: number.unwrap_or_default(),
+        seq: u64::try_from(zxid).unwrap_or_default(),
+        name,
+    };
+    entry.state().node = Some(node.clone());
+    node
+}
+
+/// The node could not be made, or nobody knows.
+fn refused(core: &Core, entry: &Entry, error: Zk) -> Result<Step> {
+    if !is_unknown(&error) && !is_dead(&error) {
+        forget(core, entry);
+    }
+    died(core, entry, error)
 }
 
 /// An answer, if one was asked for.
@@ -237,20 +295,14 @@ async fn optional<T>(asked: Option<impl Future<Output = T>>) -> Option<T> {
 }
 
 /// Lists once more.
-async fn look(
-    core: &Arc<Core>,
-    entry: &Arc<Entry>,
-    node: &Node,
-    before: Option<Before>,
-    queue: bool,
-) -> Result<Step> {
+async fn look(core: &Arc<Core>, entry: &Arc<Entry>, node: &Node, queue: bool) -> Result<Step> {
     let session = entry.state().session.clone();
     let listed = async {
         let client = session.client(1)?;
         session.within(client.get_children(&entry.folder)).await?
     };
     match listed.await {
-        Ok((names, stat)) => judge(core, entry, node, names, stat, before, queue).await,
+        Ok((names, stat)) => judge(core, entry, node, names, stat, None, queue).await,
         Err(Zk::NoNode) => Ok(Step::Again),
         Err(error) => died(core, entry, error),
     }
@@ -283,16 +335,17 @@ async fn judge(
             return Err(error);
         }
     };
-    let habit = match line.children.len() {
-        1 => Habit::Quiet,
-        _ => Habit::Busy,
-    };
-    core.book.learn(&entry.folder, habit);
+    if line.children.len() > 1 {
+        core.book.learn(&entry.folder, Habit::Busy);
+    }
     if at < line.holders {
         let predecessor = match &before {
-            Some(before) => notice::at_once(entry, node, Some(before)),
-            None => notice::fetch(entry, node, &stat).await.map_err(sending)?,
+            Some(before) => notice::at_once(entry, node, before),
+            None => notice::fetch(entry, node, &stat, &line)
+                .await
+                .map_err(sending)?,
         };
+        notice::record(core, entry, node, false);
         return Ok(granted(entry, node, predecessor));
     }
     if !queue {

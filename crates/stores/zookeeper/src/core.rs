@@ -94,10 +94,3 @@ impl Core {
         ended
     }
 }
-
-/// How many children a folder has ever had: the number of the next one.
-///
-/// What servers call `cversion` counts those that came and those that went.
-pub(crate) fn created(stat: &Stat) -> i64 {
-    (i64::from(stat.cversion) + i64::from(stat.num_children)) / 2
-}

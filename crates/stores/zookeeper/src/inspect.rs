@@ -254,6 +254,7 @@ pub(crate) async fn evict(core: &Arc<Core>, name: &Name, seq: Option<u64>) -> Re
                 ending: How::Evicted,
                 delayed: false,
                 record: party.record.clone(),
+                before: None,
             },
             lock_delay: party
                 .record

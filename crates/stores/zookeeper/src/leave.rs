@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use clinch_core::store::{Claim, Ending, Hold, LostReason, ReleaseReply};
 use clinch_core::{RequestId, Result};
-use zookeeper_client::{CreateMode, Error as Zk};
+use zookeeper_client::{CreateMode, Error as Zk, MultiWriteResult, Stat};
 
-use crate::book::{Entry, Node};
+use crate::book::{Entry, Habit, Left, Node};
 use crate::core::Core;
 use crate::error::{is_dead, sending};
 use crate::notice;
 use crate::places;
-use crate::record::How;
+use crate::record::{How, Word};
 
 /// Handles a release; see [`Store::release`](clinch_core::store::Store::release).
 pub(crate) async fn release(core: &Core, hold: &Hold) -> Result<ReleaseReply> {
@@ -35,7 +35,7 @@ pub(crate) async fn release(core: &Core, hold: &Hold) -> Result<ReleaseReply> {
         }
         std::mem::replace(&mut state.leaving, true)
     };
-    match remove(&entry, &node, Some(How::Released)).await {
+    match remove(core, &entry, &node, Some(How::Released)).await {
         Ok(true) => {
             core.book
                 .end(&entry, Ending::Released, LostReason::Released);
@@ -94,7 +94,7 @@ pub(crate) async fn withdraw(core: &Core, claim: &Claim) -> Result<()> {
             None => None,
         };
         match node {
-            Some(node) => remove(&entry, &node, granted.then_some(How::Released)).await,
+            Some(node) => remove(core, &entry, &node, granted.then_some(How::Released)).await,
             None => Ok(false),
         }
     };
@@ -136,7 +136,7 @@ pub(crate) async fn expire(core: &Core, entry: &Entry) -> bool {
             None => None,
         };
         match node {
-            Some(node) => remove(entry, &node, granted.then_some(How::Expired)).await,
+            Some(node) => remove(core, entry, &node, granted.then_some(How::Expired)).await,
             None => Ok(false),
         }
     };
@@ -151,7 +151,40 @@ pub(crate) async fn expire(core: &Core, entry: &Entry) -> bool {
 ///
 /// The order of the parts tells listeners what happened, see `scene`. Who leaves the queue changes
 /// its own node before, so that the next in line can tell it from a claim that vanished.
-async fn remove(entry: &Entry, node: &Node, how: Option<How>) -> Result<bool, Zk> {
+async fn remove(core: &Core, entry: &Entry, node: &Node, how: Option<How>) -> Result<bool, Zk> {
+    let recorded = entry.state().recorded.clone();
+    // A claim that said that it holds, and never did, takes its word back.
+    let (word, version) = match (how, recorded) {
+        (Some(how), _) => (Some(entry.word(Some(node), how)), None),
+        (None, Some(left)) => (Some(left.word), Some(left.version + 1)),
+        (None, None) => (None, None),
+    };
+    match attempt(entry, node, how, word.as_ref(), version).await {
+        // Somebody has said something since.
+        Err(Zk::BadVersion) => {
+            let removed = attempt(entry, node, how, None, None).await?;
+            Ok(removed.is_some())
+        }
+        Ok(Some(results)) => {
+            if let (Some(How::Released), Some(MultiWriteResult::SetData { stat })) =
+                (how, results.first())
+            {
+                core.book.learn(&entry.folder, habit(entry, node, stat));
+            }
+            Ok(true)
+        }
+        Ok(None) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+async fn attempt(
+    entry: &Entry,
+    node: &Node,
+    how: Option<How>,
+    word: Option<&Word>,
+    version: Option<i32>,
+) -> Result<Option<Vec<MultiWriteResult>>, Zk> {
     let (session, record) = {
         let state = entry.state();
         (state.session.clone(), state.record.write())
@@ -159,28 +192,31 @@ async fn remove(entry: &Entry, node: &Node, how: Option<How>) -> Result<bool, Zk
     let client = session.client(1)?;
     let path = entry.path(node);
     let mut writer = client.new_multi_writer();
-    match how {
-        Some(How::Expired) => {
-            let word = entry.word(node, How::Expired).write();
-            writer.add_set_data(&entry.folder, &word, None)?;
-            writer.add_set_data(&path, &record, None)?;
-            writer.add_delete(&path, None)?;
-        }
-        Some(how) => {
-            let word = entry.word(node, how).write();
-            writer.add_set_data(&entry.folder, &word, None)?;
-            writer.add_delete(&path, None)?;
-        }
-        None => {
-            writer.add_set_data(&path, &record, None)?;
-            writer.add_delete(&path, None)?;
-        }
+    if let Some(word) = word {
+        writer.add_set_data(&entry.folder, &word.write(), version)?;
     }
+    if how != Some(How::Released) {
+        writer.add_set_data(&path, &record, None)?;
+    }
+    writer.add_delete(&path, None)?;
     match session.within(writer.commit()).await?.map_err(Zk::from) {
-        Ok(_) => Ok(true),
-        Err(Zk::NoNode) => Ok(false),
+        Ok(results) => Ok(Some(results)),
+        Err(Zk::NoNode) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// How we leave a folder in which the word was our own, just before our node went.
+fn habit(entry: &Entry, node: &Node, stat: &Stat) -> Habit {
+    if stat.num_children != 1 {
+        return Habit::Busy;
+    }
+    Habit::Quiet(Box::new(Left {
+        folder: stat.czxid,
+        version: stat.version,
+        word: entry.word(Some(node), How::Released),
+        written: stat.mzxid,
+    }))
 }
 
 /// The node of a claim whose answer was lost.
@@ -229,7 +265,8 @@ pub(crate) async fn why(core: &Core, entry: &Entry) -> Result<LostReason, Zk> {
         Err(error) if is_dead(&error) => None,
         Err(error) => return Err(error),
     };
-    let word = word.filter(|word| word.is_about(entry.request()));
+    let word = word.as_ref().and_then(|word| word.about(entry.request()));
+    let word = word.filter(|word| !word.is_holding());
     let (ending, reason) = match word {
         Some(word) => (word.ending(), LostReason::from(word.ending())),
         None if entry.state().session.is_dead() => (Ending::Expired, LostReason::Expired),
@@ -242,7 +279,7 @@ pub(crate) async fn why(core: &Core, entry: &Entry) -> Result<LostReason, Zk> {
 /// What is to be broken: a hold, as `inspect` saw it.
 pub(crate) struct Victim {
     pub(crate) child: places::Child,
-    pub(crate) word: crate::record::Word,
+    pub(crate) word: Word,
     pub(crate) lock_delay: std::time::Duration,
     pub(crate) data: Vec<u8>,
 }

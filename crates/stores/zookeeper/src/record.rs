@@ -67,14 +67,15 @@ impl Record {
     }
 }
 
-/// The last word about a lock: the data of its folder.
+/// The last word about a lock: the data of its folder. Who holds it alone says so; if it is gone and
+/// said nothing else, it has expired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Word {
-    /// The claim that has ended.
+    /// The claim that holds or has ended.
     pub(crate) request: String,
     /// Its place in the order.
     pub(crate) number: i64,
-    /// Its token.
+    /// Its token; 0 where it is the zxid of the word itself.
     pub(crate) seq: u64,
     pub(crate) owner: String,
     pub(crate) ending: How,
@@ -84,12 +85,17 @@ pub(crate) struct Word {
     /// What its node said, for listeners who come too late to read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) record: Option<Record>,
+    /// The word before, for whoever comes to ask about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<Box<Word>>,
 }
 
 /// How a hold ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum How {
+    /// It has not ended yet.
+    Holding,
     Released,
     Expired,
     Evicted,
@@ -111,15 +117,40 @@ impl Word {
     pub(crate) fn ending(&self) -> Ending {
         match self.ending {
             How::Released => Ending::Released,
-            How::Expired => Ending::Expired,
+            How::Expired | How::Holding => Ending::Expired,
             How::Evicted => Ending::Evicted,
         }
     }
 
-    pub(crate) fn predecessor(&self) -> Predecessor {
+    /// The word about a request, this one or the one before.
+    pub(crate) fn about(&self, request: RequestId) -> Option<&Self> {
+        match self.is_about(request) {
+            true => Some(self),
+            false => self.before.as_deref().filter(|word| word.is_about(request)),
+        }
+    }
+
+    /// As little as is worth keeping once something else is said.
+    pub(crate) fn past(&self) -> Box<Self> {
+        Box::new(Self {
+            record: None,
+            before: None,
+            ..self.clone()
+        })
+    }
+
+    pub(crate) fn is_holding(&self) -> bool {
+        self.ending == How::Holding
+    }
+
+    /// What the next holder is told; `written` is the zxid of the word.
+    pub(crate) fn predecessor(&self, written: i64) -> Predecessor {
         Predecessor {
             ending: self.ending(),
-            seq: self.seq,
+            seq: match self.seq {
+                0 => u64::try_from(written).unwrap_or_default(),
+                seq => seq,
+            },
             owner: OwnerId::new(self.owner.as_str()),
         }
     }
@@ -143,9 +174,10 @@ mod tests {
             ending: How::Evicted,
             delayed: true,
             record: None,
+            before: None,
         };
         assert_eq!(Word::read(&word.write()), Some(word.clone()));
-        assert_eq!(word.predecessor().ending, Ending::Evicted);
+        assert_eq!(word.predecessor(0).ending, Ending::Evicted);
         assert_eq!(Record::read(b"10.0.0.1"), None);
         assert_eq!(Word::read(b""), None);
     }

@@ -10,6 +10,8 @@
 //! | the folder, the node, then the node went | its lease had run out |
 //! | the node, then it went | it left the queue |
 //! | a node went | its session had ended |
+//! | the folder, then a node came | it came and holds alone |
+//! | the folder, the node, and then something else | it holds alone, as it says now |
 
 use clinch_core::store::{Event, EventKind, line};
 use clinch_core::{Name, OwnerId, Token};
@@ -93,6 +95,10 @@ impl Scene {
 
     /// Somebody came.
     pub(crate) fn came(&mut self, actor: Actor, out: &mut Vec<Event>) {
+        // A lock-delay comes in the middle of an eviction.
+        if !actor.child.delayed {
+            self.marks.clear();
+        }
         if self.knows(&actor.child.name) {
             return;
         }
@@ -112,7 +118,7 @@ impl Scene {
 
     /// Its data has changed. A value that was not there before was published.
     pub(crate) fn changed(&mut self, child: &str, record: Option<Record>, out: &mut Vec<Event>) {
-        self.marks.push(Mark::Child(child.to_owned()));
+        self.mark(Mark::Child(child.to_owned()));
         let Some(actor) = self.find(child) else {
             return;
         };
@@ -125,9 +131,17 @@ impl Scene {
         }
     }
 
+    fn mark(&mut self, mark: Mark) {
+        // A holder's word that it holds, which is complete: what follows is something else.
+        if let [.., Mark::Folder, Mark::Child(_)] = self.marks.as_slice() {
+            self.marks.clear();
+        }
+        self.marks.push(mark);
+    }
+
     /// The folder's word has changed.
     pub(crate) fn spoke(&mut self) {
-        self.marks.push(Mark::Folder);
+        self.mark(Mark::Folder);
     }
 
     /// Somebody went.
@@ -222,6 +236,41 @@ mod tests {
             before(&mut scene, &mut out);
             scene.went(&name(1), &mut out);
             assert_eq!(kinds(&out), [(kind, Some(1)), (Granted, Some(2))]);
+        }
+    }
+
+    #[test]
+    fn a_word_that_it_holds_is_no_ending() {
+        use EventKind::{Evicted, Expired, Granted, Released};
+        type Then = fn(&mut Scene, &mut Vec<Event>);
+        let cases: [(EventKind, Then); 4] = [
+            (Released, |scene, _| scene.spoke()),
+            (Evicted, |scene, out| {
+                scene.changed(&name(1), None, out);
+                scene.spoke();
+            }),
+            (Expired, |scene, out| {
+                scene.spoke();
+                scene.changed(&name(1), None, out);
+            }),
+            (Expired, |_, _| {}),
+        ];
+        for (kind, then) in cases {
+            let mut out = Vec::new();
+            // With the node, as it comes, and later.
+            let mut fresh = Scene::new(Name::new("a").unwrap(), Vec::new());
+            fresh.spoke();
+            fresh.came(actor(1), &mut out);
+            let mut later = Scene::new(Name::new("a").unwrap(), vec![actor(1)]);
+            later.spoke();
+            later.changed(&name(1), None, &mut out);
+            assert_eq!(kinds(&out), [(Granted, Some(1))]);
+            for mut scene in [fresh, later] {
+                out.clear();
+                then(&mut scene, &mut out);
+                scene.went(&name(1), &mut out);
+                assert_eq!(kinds(&out), [(kind, Some(1))]);
+            }
         }
     }
 

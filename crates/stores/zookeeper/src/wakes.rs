@@ -47,7 +47,7 @@ pub(crate) fn attend(core: &Arc<Core>, entry: &Arc<Entry>, line: Line) -> Result
 }
 
 /// Waits for the turn; a hint where only a new claim can tell.
-async fn wait(core: &Core, entry: &Entry, line: Line) -> Wake {
+async fn wait(core: &Arc<Core>, entry: &Arc<Entry>, line: Line) -> Wake {
     let Some(node) = entry.state().node.clone() else {
         return Wake::Hint;
     };
@@ -61,6 +61,7 @@ async fn wait(core: &Core, entry: &Entry, line: Line) -> Wake {
             Ok(Round::Turn(grant)) => {
                 let grant = entry.state().granted.get_or_insert(grant).clone();
                 tell_next(entry, &node);
+                notice::record(core, entry, &node, true);
                 return Wake::Granted(grant);
             }
             Ok(Round::Line(next)) => line = Some(next),
@@ -151,15 +152,15 @@ async fn turn_after(entry: &Entry, node: &Node, child: &Child) -> Result<Round, 
     if entry.claim.limit != 1 {
         return Ok(Round::Look);
     }
-    let (word, _) = notice::read(entry).await?;
+    let (word, stat) = notice::read(entry).await?;
     let word = word.filter(|word| {
         let about = |request| word.is_about(request);
-        !word.delayed && child.request().is_some_and(about)
+        !word.delayed && !word.is_holding() && child.request().is_some_and(about)
     });
     Ok(word.map_or(Round::Look, |word| {
         Round::Turn(Grant {
             seq: node.seq,
-            predecessor: Some(word.predecessor()),
+            predecessor: Some(word.predecessor(stat.mzxid)),
         })
     }))
 }

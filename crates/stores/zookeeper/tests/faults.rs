@@ -26,14 +26,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 #[tokio::test]
 async fn a_lost_reply_of_create_is_found_again() {
     let proxy = proxy(shared()).await;
-    for (round, then) in [Then::Reset, Then::Stay].into_iter().enumerate() {
+    // In a folder that it left itself a claim is one transaction; elsewhere it is get, create, list.
+    let rounds = [
+        ("a", 1, Then::Reset),
+        ("a", 1, Then::Stay),
+        ("b", 2, Then::Reset),
+        ("b", 2, Then::Stay),
+    ];
+    for (round, (warm, answer, then)) in rounds.into_iter().enumerate() {
         let folder = format!("create-{round}");
         let client = Client::at(&through(&proxy, &folder)).await;
         let other = Client::at(&room(&shared().url(), &folder)).await;
-        client.warm_up("a", LONG).await;
+        other.warm_up("a", LONG).await;
+        client.warm_up(warm, LONG).await;
         let claim = client.mutex("a", LONG);
-        // The answers are those to get and create.
-        proxy.links().last().unwrap().swallow(2, then);
+        proxy.links().last().unwrap().swallow(answer, then);
         let unknown = client.store.claim(&claim).await.unwrap_err();
         assert!(unknown.may_have_taken_effect(), "{unknown}");
         until(&other, "a", 1, 0).await;
@@ -70,7 +77,7 @@ async fn a_withdrawal_finds_a_node_that_nobody_knows_of() {
     let other = Client::at(&room(&shared().url(), "withdrawn")).await;
     client.warm_up("a", LONG).await;
     let claim = client.mutex("a", LONG);
-    proxy.links().last().unwrap().swallow(2, Then::Reset);
+    proxy.links().last().unwrap().swallow(1, Then::Reset);
     client.store.claim(&claim).await.unwrap_err();
     until(&other, "a", 1, 0).await;
     soon("the withdrawal", async {
@@ -276,4 +283,57 @@ async fn a_session_that_is_closed_from_outside_loses_its_holds() {
             .unwrap()
             .is_valid()
     );
+}
+
+/// Nobody was in line when the holder died, and nobody saw it: the folder's word still tells, and
+/// with which token it held. Also if it had waited before.
+#[tokio::test]
+async fn a_death_that_nobody_saw_is_told_to_the_next() {
+    let lease = Duration::from_secs(1);
+    let other = Client::at(&room(&shared().url(), "unseen")).await;
+    for round in 0..3 {
+        let proxy = proxy(shared()).await;
+        let dying = Client::at(&through(&proxy, "unseen")).await;
+        if round == 1 {
+            // It has the folder in its memory, and claims without a list.
+            dying.warm_up("a", lease).await;
+        }
+        let gate = other.mutex("a", LONG);
+        let opening = match round {
+            2 => Some(other.granted(&gate).await),
+            _ => None,
+        };
+        let claim = dying.mutex("a", lease);
+        let seq = match &opening {
+            None => dying.granted(&claim).await.seq,
+            Some(opening) => {
+                dying.queued(&claim).await;
+                let mut wakes = dying.store.wakes(&claim);
+                other.store.release(&hold(&gate, opening)).await.unwrap();
+                let Some(Wake::Granted(turn)) = soon("the turn", wakes.next()).await else {
+                    panic!("not granted");
+                };
+                turn.seq
+            }
+        };
+        eventually("the folder says that it holds", async || {
+            word("/unseen/clinch/a").await.contains("holding")
+        })
+        .await;
+        proxy.down();
+        until(&other, "a", 0, 0).await;
+        let next = other.mutex("a", LONG);
+        let grant = other.granted(&next).await;
+        let before = grant.predecessor.clone().unwrap();
+        assert_eq!((before.ending, before.seq), (Ending::Expired, seq));
+        other.store.release(&hold(&next, &grant)).await.unwrap();
+    }
+}
+
+/// What a folder says.
+async fn word(folder: &str) -> String {
+    let server = format!("127.0.0.1:{}", shared().port());
+    let driver = zookeeper_client::Client::connect(&server).await.unwrap();
+    let (data, _) = driver.get_data(folder).await.unwrap();
+    String::from_utf8(data).unwrap()
 }

@@ -115,20 +115,21 @@ fn rows(index: &Index<'_>, lock: &str, scale: Scale, violation: Option<&Violatio
 }
 
 fn row(svg: &mut Svg, index: &Index<'_>, lock: &str, scale: Scale, process: u32, y: f64) {
-    let colour = COLOURS[usize::try_from(process).unwrap_or(0) % COLOURS.len()];
+    let mut colours = COLOURS.iter().cycle();
+    let number = usize::try_from(process).unwrap_or(0) % COLOURS.len();
+    let colour = colours.nth(number).copied().unwrap_or("#666");
     svg.text((10.0, y + 16.0), "", &format!("process {process}"));
     disturbances(svg, index, scale, process, y);
     for event in &index.history.events {
         match event {
-            Event::Acquire(acquire) if acquire.process == process && acquire.lock == lock => {
-                if scale.shows(acquire.invoke, acquire.complete) {
-                    let (x1, x2) = (scale.x(acquire.invoke), scale.x(acquire.complete));
-                    svg.line(
-                        (x1, y + 12.0),
-                        (x2, y + 12.0),
-                        r##"stroke="#999" stroke-dasharray="2 2""##,
-                    );
-                }
+            Event::Acquire(acquire)
+                if acquire.process == process
+                    && acquire.lock == lock
+                    && scale.shows(acquire.invoke, acquire.complete) =>
+            {
+                let (x1, x2) = (scale.x(acquire.invoke), scale.x(acquire.complete));
+                let style = r##"stroke="#999" stroke-dasharray="2 2""##;
+                svg.line((x1, y + 12.0), (x2, y + 12.0), style);
             }
             Event::Waiting(waiting) if waiting.process == process && waiting.lock == lock => {
                 let ended = index.acquires().any(|acquire| acquire.op == waiting.op);

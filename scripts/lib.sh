@@ -37,6 +37,8 @@ SERVERS=(
   etcd:etcd-server
   etcdctl:etcd-client
   setpriv:util-linux
+  java:default-jre-headless
+  /usr/share/zookeeper/bin/zkServer.sh:zookeeper
 )
 
 # The programs of the servers. No service is started: tests run servers of their own.

@@ -28,8 +28,12 @@ class Lines:
 
     def _read(self):
         for line in self.process.stdout:
-            self.lines.put(line.strip())
+            self.lines.put(self.heard(line.strip()))
         self.lines.put(None)
+
+    def heard(self, line):
+        """What of a line is kept."""
+        return line
 
     def next(self, patience=PATIENCE):
         """The next line; None at the end."""
@@ -72,6 +76,13 @@ class Partner(Lines):
         reply = self.next()
         assert reply in ("yes", "no"), f"{words}: {reply}"
         return reply == "yes"
+
+
+class Holder(Lines):
+    """clinch, which holds a lock and says so; a token that it adds is left out."""
+
+    def heard(self, line):
+        return " ".join(line.split()[:2])
 
 
 class Clinch:
@@ -126,7 +137,8 @@ class Clinch:
 
     def claim(self, name, lease="60s"):
         """Starts to claim, and holds until the end of input; says `held NAME`."""
-        return self.start("hold", "--quiet", "--stdin", "--lease", lease, name)
+        argv = self._argv("hold", "--quiet", "--stdin", "--lease", lease, name)
+        return Holder(argv, self.log, env=self.env)
 
     def hold(self, name, lease="60s"):
         """Holds it."""

@@ -75,7 +75,7 @@ def our_process_dies(world):
 def our_renewals(world):
     """clinch renews a short lease: their wait does not end before our release"""
     partner, name, theirs = world.partner(), world.name, world.theirs
-    holder = world.clinch.hold(name, "1500ms")
+    holder = world.clinch.hold(name, world.shortest)
     partner.send("lock", theirs, LONG)
     assert partner.is_silent(5), "they got in while clinch held"
     start = time.monotonic()
@@ -139,6 +139,9 @@ EVERY = [they_hold, we_hold, their_process_dies, our_process_dies, our_renewals,
 
 class World:
     """What one case works with; ends what it started."""
+
+    # A lease of clinch that is renewed several times within a case.
+    shortest = "1500ms"
 
     def __init__(self, clinch, library, name, theirs, work):
         self.clinch, self.library, self.name, self.theirs = clinch, library, name, theirs

@@ -12,6 +12,7 @@ use clinch_core::{Clinch, Error, HandOver, Result, StoreUrl};
 /// | URL | store |
 /// |---|---|
 /// | `sqlite:`, `sqlite:PATH` | embedded: several processes on one machine, no server |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | MySQL 8 and MariaDB |
 /// | `memory:`, `memory:NAME` | inside this process, for tests |
 ///
 /// ```
@@ -164,20 +165,32 @@ pub fn stores() -> Vec<StoreInfo> {
     let mut stores = vec![MemoryStore::describe()];
     #[cfg(feature = "sqlite")]
     stores.push(clinch_sqlite::SqliteStore::describe());
+    #[cfg(feature = "mysql")]
+    stores.extend(clinch_mysql::stores());
     #[cfg(feature = "redis")]
     stores.extend(clinch_redis::stores());
+    #[cfg(feature = "etcd")]
+    stores.extend(clinch_etcd::stores());
+    #[cfg(feature = "zookeeper")]
+    stores.extend(clinch_zookeeper::stores());
     stores
 }
 
 async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::open(url, context)?)),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => clinch_mysql::open(url, context).await,
         #[cfg(feature = "redis")]
         scheme if scheme == "rediss" || scheme.split('+').next() == Some("redis") => {
             clinch_redis::open(url, context).await
         }
+        #[cfg(feature = "etcd")]
+        "etcd" => clinch_etcd::open(url, context).await,
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(clinch_sqlite::SqliteStore::open(url, context)?)),
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" => clinch_zookeeper::open(url, context).await,
         scheme => {
             let known: Vec<String> = stores()
                 .iter()

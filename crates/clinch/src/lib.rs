@@ -41,6 +41,16 @@ pub mod blocking {
     }
 }
 
+/// What is particular to MySQL and MariaDB: the tables, and the locks that live in your own tables.
+///
+/// ```
+/// assert!(clinch::mysql::schema().contains("CREATE TABLE IF NOT EXISTS clinch_names"));
+/// ```
+#[cfg(feature = "mysql")]
+pub mod mysql {
+    pub use clinch_mysql::{forms, schema};
+}
+
 /// What is particular to Redis: the check of tokens at data that live there.
 ///
 /// ```
@@ -50,4 +60,15 @@ pub mod blocking {
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use clinch_redis::fence;
+}
+
+/// What is particular to etcd: the check of tokens at data that live there.
+///
+/// ```
+/// let token = clinch::Token::new(7, 0).unwrap();
+/// assert_eq!(clinch::etcd::fence::text(token).len(), 19);
+/// ```
+#[cfg(feature = "etcd")]
+pub mod etcd {
+    pub use clinch_etcd::fence;
 }

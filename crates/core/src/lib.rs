@@ -37,7 +37,7 @@ pub use api::{
     Clinch, ClinchBuilder, Election, Guard, Leader, LeaderView, Leadership, Lock, MultiGuard,
     MultiLock, Observer, Owner, RwLock, Semaphore, blocking, fence,
 };
-pub use engine::{HandOver, Settings, Status};
+pub use engine::{HandOver, Settings, Status, valid_for};
 pub use error::{Effect, Error, ErrorKind, Result};
 pub use ids::{ClientId, ClientInfo, Identity, OwnerId, RequestId};
 pub use name::{MAX_NAME, Name, check_namespace};

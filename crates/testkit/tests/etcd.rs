@@ -8,7 +8,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use clinch_testkit::proxy::{Proxy, Then, http2};
 use clinch_testkit::servers::{Etcd, EtcdCluster, Folder};
+use clinch_testkit::wait::soon;
 
 fn etcdctl(words: &[&str]) -> bool {
     let quick = ["--dial-timeout=1s", "--command-timeout=2s"];
@@ -38,10 +40,9 @@ fn what_was_written_outlives_a_kill() {
 
 #[test]
 fn the_least_lease_is_a_second() {
-    for etcd in [Etcd::start().unwrap()] {
-        let granted = etcd.ctl(&["lease", "grant", "1"]).unwrap();
-        assert!(granted.ends_with("TTL(1s)"), "{granted}");
-    }
+    let etcd = Etcd::start().unwrap();
+    let granted = etcd.ctl(&["lease", "grant", "1"]).unwrap();
+    assert!(granted.ends_with("TTL(1s)"), "{granted}");
     let cluster = EtcdCluster::start().unwrap();
     let granted = cluster.ctl(&["lease", "grant", "1"]).unwrap();
     assert!(granted.ends_with("TTL(1s)"), "{granted}");
@@ -161,6 +162,25 @@ fn one_of_three_does_nothing() {
     assert_eq!(last.ctl(&["get", "a"]).unwrap(), "a\n2");
 }
 
+/// The others go on, it does not; and it takes over what they did.
+#[test]
+fn a_member_is_cut_off_while_the_others_go_on() {
+    let cluster = EtcdCluster::start_divisible().unwrap();
+    let old = cluster.leader().unwrap();
+    cluster.ctl(&["put", "a", "1"]).unwrap();
+    cluster.cut_off(old).unwrap();
+    let new = cluster.wait_for_new_leader(old).unwrap();
+    let (cut, going) = (cluster.member(old).unwrap(), cluster.member(new).unwrap());
+    going.ctl(&["put", "a", "2"]).unwrap();
+    assert!(cut.ctl(&["put", "a", "3"]).is_err());
+    let stale = cut.ctl(&["get", "a", "--consistency=s"]).unwrap();
+    assert_eq!(stale, "a\n1");
+    cluster.heal().unwrap();
+    assert_eq!(cut.ctl(&["get", "a"]).unwrap(), "a\n2");
+    let whole = EtcdCluster::start().unwrap();
+    assert!(whole.cut_off(0).is_err());
+}
+
 #[test]
 fn a_cluster_has_one_authority_and_one_password() {
     let cluster =
@@ -177,4 +197,24 @@ fn an_error_shows_the_log() {
     let error = Etcd::with().option("heartbeat-interval", "900").start();
     let error = error.unwrap_err();
     assert!(error.to_string().contains("heartbeat-interval"), "{error}");
+}
+
+#[tokio::test]
+async fn the_proxy_swallows_the_reply_of_a_call() {
+    let etcd = Etcd::start().unwrap();
+    let upstream = ([127, 0, 0, 1], etcd.port()).into();
+    let proxy = Proxy::with_splitter(upstream, http2()).await.unwrap();
+    let endpoint = format!("http://{}", proxy.addr());
+    let put = |value: &'static str| {
+        let endpoint = endpoint.clone();
+        let run = move || etcdctl(&["--endpoints", &endpoint, "put", "a", value]);
+        tokio::task::spawn_blocking(run)
+    };
+    assert!(soon("a put", put("1")).await.unwrap());
+    proxy.swallow(1, Then::Silence);
+    assert!(!soon("a put", put("2")).await.unwrap());
+    assert_eq!(etcd.ctl(&["get", "a"]).unwrap(), "a\n2");
+    proxy.heal();
+    assert!(soon("a put", put("3")).await.unwrap());
+    assert_eq!(etcd.ctl(&["get", "a"]).unwrap(), "a\n3");
 }

@@ -9,11 +9,17 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use clinch_testkit::proxy::{Proxy, Then, mysql};
 use clinch_testkit::servers::{MariaDb, Step};
+use clinch_testkit::wait::soon;
 
 /// Runs a statement as a user, through the port; what was printed, refusals too.
 fn through_the_port(mariadb: &MariaDb, user: &str, more: &[&str], sql: &str) -> String {
-    let port = mariadb.port().to_string();
+    through_port(mariadb.port(), user, more, sql)
+}
+
+fn through_port(port: u16, user: &str, more: &[&str], sql: &str) -> String {
+    let port = port.to_string();
     let output = Command::new("mariadb")
         .args(["--no-defaults", "-BN", "-h", "127.0.0.1", "-P", &port])
         .args(["-u", user, "-psecret"])
@@ -171,4 +177,27 @@ fn nothing_is_left_of_a_dropped_server() {
     assert!(folder.exists() && Path::new(&process).exists());
     drop(mariadb);
     assert!(!folder.exists() && !Path::new(&process).exists());
+}
+
+#[tokio::test]
+async fn the_proxy_swallows_the_nth_reply() {
+    let mariadb = MariaDb::start().unwrap();
+    mariadb.sql("CREATE TABLE t (n INT)").unwrap();
+    let upstream = ([127, 0, 0, 1], mariadb.port()).into();
+    let proxy = Proxy::with_splitter(upstream, mysql()).await.unwrap();
+    let three = "INSERT INTO t VALUES (1); SELECT n FROM t; \
+                 INSERT INTO t VALUES (2); INSERT INTO t VALUES (3)";
+    let port = proxy.addr().port();
+    let run =
+        || tokio::task::spawn_blocking(move || through_port(port, "clinch", &["-A", "-n"], three));
+    proxy.swallow(3, Then::Reset);
+    let seen = soon("the client's end", run()).await.unwrap();
+    assert!(
+        seen.starts_with("1\n") && seen.contains("ERROR 2013"),
+        "{seen}"
+    );
+    assert_eq!(mariadb.sql("SELECT n FROM t").unwrap(), "1\n2");
+    proxy.heal();
+    soon("the client's end", run()).await.unwrap();
+    assert_eq!(mariadb.sql("SELECT COUNT(*) FROM t").unwrap(), "5");
 }

@@ -101,6 +101,7 @@ pub(super) const DOCTOR: &str = "\
 Examples:
   clinch doctor
   clinch doctor --store sqlite:/srv/locks.db --json
+  clinch doctor --store mysql://db/app --print-schema | mysql app
 
 Exit status: 0 all promises hold (warnings may remain); 1 a promise is broken.";
 

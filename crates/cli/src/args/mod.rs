@@ -85,7 +85,7 @@ pub(crate) enum Command {
     Stores,
     /// Look for settings of the store that would break a promise
     #[command(after_help = help::DOCTOR)]
-    Doctor,
+    Doctor(DoctorArgs),
     /// Measure this store
     #[command(after_help = help::BENCH)]
     Bench(crate::bench::Args),
@@ -222,4 +222,12 @@ pub(crate) struct EvictArgs {
     /// Do not ask
     #[arg(long, short)]
     pub(crate) yes: bool,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Print the tables that the store needs, for whoever makes them by hand, and do nothing else
+    #[arg(long)]
+    pub(crate) print_schema: bool,
 }

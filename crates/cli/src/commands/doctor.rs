@@ -1,6 +1,7 @@
 //! `clinch doctor`
 
 use clinch::store::{Finding, Severity};
+use clinch::{Error, StoreUrl};
 
 use super::with_store;
 use crate::context::Context;
@@ -24,6 +25,22 @@ pub(crate) async fn main(context: &Context) -> Outcome {
         Ok(if broken { exit::NO } else { exit::OK })
     })
     .await
+}
+
+/// Prints the tables that the store needs, without a connection to it.
+pub(crate) fn print_schema(context: &Context) -> Outcome {
+    let url: StoreUrl = context.store().unwrap_or("sqlite:").parse()?;
+    if !matches!(url.scheme(), "mysql" | "mariadb") {
+        let text = format!(
+            "{}: needs no tables that somebody could make for it",
+            url.scheme()
+        );
+        return Err(Error::invalid(text)
+            .with_advice("--print-schema is for mysql:")
+            .into());
+    }
+    output::line(clinch::mysql::schema().trim_end())?;
+    Ok(exit::OK)
 }
 
 fn line(paint: Paint, finding: &Finding) -> String {

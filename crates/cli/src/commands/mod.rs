@@ -36,7 +36,10 @@ pub(crate) fn main(cli: Cli) -> i32 {
         Command::Check(args) => block_on(check::main(&context, &args)),
         Command::Evict(args) => block_on(evict::main(&context, &args)),
         Command::Stores => stores::main(&context),
-        Command::Doctor => block_on(doctor::main(&context)),
+        Command::Doctor(args) => match args.print_schema {
+            true => doctor::print_schema(&context),
+            false => block_on(doctor::main(&context)),
+        },
         Command::Bench(args) => bench::main(&context, &args),
         Command::BenchWorker(args) => bench::worker(&context, &args),
         #[cfg(feature = "verify")]

@@ -27,8 +27,8 @@ use std::time::Duration;
 pub(crate) use acquire::How;
 pub(crate) use hold::Hold;
 pub(crate) use lane::{Lane, LaneKey};
-pub(crate) use settings::{DEFAULT_LEASE, patient, valid_for};
-pub use settings::{HandOver, Settings};
+pub(crate) use settings::{DEFAULT_LEASE, patient};
+pub use settings::{HandOver, Settings, valid_for};
 pub use tenure::Status;
 pub(crate) use tenure::Tenure;
 

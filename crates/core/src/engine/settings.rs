@@ -76,7 +76,12 @@ impl Default for Settings {
 /// For how long a hold may be called valid, counted from before its request was sent: the lease
 /// less 1 % for clocks that run at different rates, less 10 ms (a tenth, if that is shorter) for
 /// the way from a check to what follows it.
-pub(crate) fn valid_for(lease: Duration) -> Duration {
+///
+/// ```
+/// use std::time::Duration;
+/// assert_eq!(clinch_core::valid_for(Duration::from_secs(10)), Duration::from_millis(9_890));
+/// ```
+pub fn valid_for(lease: Duration) -> Duration {
     let drift = lease / 100;
     let slack = Duration::from_millis(10).min(lease / 10);
     lease.saturating_sub(drift + slack)

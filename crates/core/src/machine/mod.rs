@@ -30,6 +30,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod codec;
 mod entry;
 mod state;
 #[cfg(test)]

@@ -384,8 +384,9 @@ impl NameState {
         wanted <= u64::from(limit)
     }
 
-    /// The answer to a repeated claim.
-    fn standing(&self, request: RequestId, now: BootTime) -> ClaimReply {
+    /// How this claim stands at `now`, as the answer to its repeated claim would say; changes
+    /// nothing.
+    pub fn standing(&self, request: RequestId, now: BootTime) -> ClaimReply {
         let Some(entry) = self.entries.iter().find(|e| e.request == request) else {
             return ClaimReply::Gone(self.reason(request));
         };

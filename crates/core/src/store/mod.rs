@@ -26,6 +26,7 @@
 mod claim;
 mod events;
 mod info;
+pub mod line;
 mod view;
 mod wakes;
 

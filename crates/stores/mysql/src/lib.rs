@@ -1,1 +1,34 @@
-//! The MySQL and MariaDB store of clinch.
+//! The MySQL and MariaDB store of clinch: a lock table done right.
+//!
+//! A name is one row, touched by its primary key only. An uncontended lock is one statement to take
+//! and one to give up. Reading order of the source: `schema` and `row` (what is kept), `sql` (the
+//! statements), `store`, `group` (the order of steps), `short` and `steps` (the two ways), `bell` (how
+//! waiters are woken), `renewals`, `events`, `reaper`. The other locks that users of MySQL know are
+//! in `forms`.
+
+mod bell;
+mod config;
+mod doctor;
+mod error;
+mod events;
+mod floor;
+pub mod forms;
+mod group;
+mod inspect;
+mod open;
+mod options;
+mod pool;
+mod promises;
+mod reaper;
+mod renewals;
+mod row;
+mod schema;
+mod server;
+mod short;
+mod sql;
+mod steps;
+mod store;
+
+pub use open::{open, stores};
+pub use schema::schema;
+pub use store::MySqlStore;

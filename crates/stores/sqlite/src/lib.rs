@@ -30,7 +30,6 @@
 
 mod boot;
 mod cache;
-mod codec;
 mod config;
 mod core;
 mod dead;

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use clinch_core::machine::codec::{Decoder, Encoder};
 use clinch_core::machine::{Entry, NameState, Phase};
 use clinch_core::{Error, Name};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
 
-use crate::codec::{Decoder, Encoder};
 use crate::error::{Fail, Step, damaged, is_misfit};
 
 /// The first byte of each blob.

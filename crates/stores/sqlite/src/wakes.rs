@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use clinch_core::machine::Woken;
+use clinch_core::machine::codec::{Decoder, Encoder};
 use clinch_core::store::{Wake, WakeBook, Wakes};
 use clinch_core::{ClientId, RequestId, keeper};
 use tokio::sync::watch;
 
-use crate::codec::{Decoder, Encoder};
 use crate::session::door;
 
 /// The longest path that a socket address can hold.

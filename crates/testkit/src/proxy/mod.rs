@@ -32,7 +32,10 @@
 //! # Ok(()) }
 //! ```
 
+mod http2;
+mod jute;
 mod link;
+mod mysql;
 mod resp;
 mod rules;
 mod split;
@@ -45,7 +48,10 @@ use std::sync::{Arc, Mutex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
+pub use http2::http2;
+pub use jute::jute;
 pub use link::Link;
+pub use mysql::mysql;
 pub use resp::resp;
 pub use rules::{Direction, Flow, Then};
 pub use split::{Frame, Split, Splitter, chunks, lines};

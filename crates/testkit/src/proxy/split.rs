@@ -92,6 +92,17 @@ pub fn lines() -> Splitter {
     })
 }
 
+/// Takes from the front whatever is complete; `length` knows how long something is when it sees
+/// enough of it.
+pub(super) fn whole(rest: &mut Vec<u8>, length: impl Fn(&[u8]) -> Option<usize>) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while let Some(end) = length(rest).filter(|end| *end <= rest.len()) {
+        let tail = rest.split_off(end);
+        found.push(std::mem::replace(rest, tail));
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -138,7 +138,7 @@ impl Etcd {
             format!("--initial-cluster={}", self.parts.cluster),
             format!(
                 "--initial-advertise-peer-urls={}",
-                peer_url(self.parts.peer.number())
+                peer_url(self.parts.advertised)
             ),
         ];
         etcdctl(&args.each_ref().map(String::as_str))?;
@@ -190,6 +190,11 @@ impl Etcd {
     /// ```
     pub fn metrics(&self) -> Result<Metrics> {
         Metrics::read(self.parts.metrics.number())
+    }
+
+    /// The name by which the cluster knows it.
+    pub(super) fn name(&self) -> &str {
+        &self.parts.name
     }
 
     /// Whether it leads; a single member does.

@@ -90,8 +90,9 @@ impl EtcdBuilder {
         on_free_port(|port| {
             let secrets = self.secrets()?;
             let peer = Port::reserve()?;
-            let cluster = format!("m0={}", peer_url(peer.number()));
-            let etcd = self.launch("m0", [port, peer], &cluster, secrets)?;
+            let advertised = peer.number();
+            let cluster = format!("m0={}", peer_url(advertised));
+            let etcd = self.launch("m0", [port, peer], advertised, &cluster, secrets)?;
             etcd.wait_ready()?;
             etcd.set_up_users()?;
             Ok(etcd)
@@ -111,12 +112,13 @@ impl EtcdBuilder {
         self.tls.map(make).transpose()
     }
 
-    /// Starts a member on a port for clients and one for its peers; it is not ready before most of
+    /// Starts a member on a port for clients and one for its peers, who may be told another; it is not ready before most of
     /// the cluster runs.
     pub(super) fn launch(
         &self,
         name: &str,
         [port, peer]: [Port; 2],
+        advertised: u16,
         cluster: &str,
         secrets: Option<Arc<Secrets>>,
     ) -> Result<Etcd> {
@@ -126,6 +128,7 @@ impl EtcdBuilder {
             cluster: cluster.to_owned(),
             port,
             peer,
+            advertised,
             metrics: Port::reserve()?,
             secrets,
             folder: Folder::new("etcd")?,
@@ -141,6 +144,7 @@ impl EtcdBuilder {
     fn arguments(&self, parts: &Parts) -> Vec<String> {
         let mut all = BASICS.map(str::to_owned).to_vec();
         let (client, peer) = (parts.endpoint(), peer_url(parts.peer.number()));
+        let advertised = peer_url(parts.advertised);
         let metrics = parts.metrics.number();
         all.extend([
             format!("--name={}", parts.name),
@@ -148,7 +152,7 @@ impl EtcdBuilder {
             format!("--listen-client-urls={client}"),
             format!("--advertise-client-urls={client}"),
             format!("--listen-peer-urls={peer}"),
-            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={advertised}"),
             format!("--initial-cluster={}", parts.cluster),
             format!("--listen-metrics-urls=http://127.0.0.1:{metrics}"),
         ]);
@@ -188,6 +192,8 @@ pub(super) struct Parts {
     pub(super) cluster: String,
     pub(super) port: Port,
     pub(super) peer: Port,
+    /// The port that its peers are told.
+    pub(super) advertised: u16,
     /// Its counters, without TLS and passwords.
     pub(super) metrics: Port,
     pub(super) secrets: Option<Arc<Secrets>>,

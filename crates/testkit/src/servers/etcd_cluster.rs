@@ -1,8 +1,11 @@
 //! An etcd cluster.
 
+use std::sync::Arc;
+
 use clinch_core::{Error, ErrorKind, Result};
 
 use super::etcd_builder::{EtcdBuilder, peer_url};
+use super::etcd_peers::{Cuts, Gate};
 use super::{Etcd, Port, on_free_port, until};
 
 /// Three members.
@@ -22,6 +25,9 @@ use super::{Etcd, Port, on_free_port, until};
 #[derive(Debug)]
 pub struct EtcdCluster {
     members: Vec<Etcd>,
+    /// Where members can be cut off: one for each.
+    gates: Vec<Gate>,
+    cuts: Arc<Cuts>,
 }
 
 const MEMBERS: usize = 3;
@@ -41,33 +47,107 @@ impl EtcdCluster {
     /// # Ok::<(), clinch_core::Error>(())
     /// ```
     pub fn start_with(options: impl Fn(EtcdBuilder) -> EtcdBuilder) -> Result<Self> {
-        let setup = options(Etcd::with());
+        Self::launch(&options(Etcd::with()), false)
+    }
+
+    /// The same with something between the members, so that [`cut_off`](Self::cut_off) works.
+    /// It costs them a hop: not for benchmarks.
+    ///
+    /// ```
+    /// use clinch_testkit::servers::EtcdCluster;
+    /// let cluster = EtcdCluster::start_divisible()?;
+    /// let old = cluster.leader()?;
+    /// cluster.cut_off(old)?;
+    /// cluster.wait_for_new_leader(old)?; // the others go on
+    /// assert!(cluster.member(old)?.ctl(&["put", "a", "1"]).is_err()); // it cannot
+    /// cluster.heal()?;
+    /// # Ok::<(), clinch_core::Error>(())
+    /// ```
+    pub fn start_divisible() -> Result<Self> {
+        Self::launch(&Etcd::with(), true)
+    }
+
+    fn launch(setup: &EtcdBuilder, divisible: bool) -> Result<Self> {
         on_free_port(|first| {
             let mut ports = vec![first];
             while ports.len() < MEMBERS {
                 ports.push(Port::reserve()?);
             }
-            Self::start_on(&setup, ports)
+            Self::start_on(setup, ports, divisible)
         })
     }
 
-    fn start_on(setup: &EtcdBuilder, ports: Vec<Port>) -> Result<Self> {
-        let peers: Result<Vec<_>> = ports.iter().map(|_| Port::reserve()).collect();
-        let peers = peers?;
-        let names = (0..).map(|i| format!("m{i}"));
-        let named = names.zip(&peers);
-        let all = named.map(|(name, peer)| format!("{name}={}", peer_url(peer.number())));
+    fn start_on(setup: &EtcdBuilder, ports: Vec<Port>, divisible: bool) -> Result<Self> {
+        let (mut peers, mut gates, cuts) = (Vec::new(), Vec::new(), Arc::default());
+        for i in 0..ports.len() {
+            let peer = Port::reserve()?;
+            let mut told = peer.number();
+            if divisible {
+                let gate = Gate::open(&format!("m{i}"), Port::reserve()?, told, &cuts)?;
+                told = gate.port();
+                gates.push(gate);
+            }
+            peers.push((peer, told));
+        }
+        let named = peers.iter().enumerate();
+        let all = named.map(|(i, (_, told))| format!("m{i}={}", peer_url(*told)));
         let all = all.collect::<Vec<_>>().join(",");
         let secrets = setup.secrets()?;
         let mut members = Vec::new();
-        for (i, (port, peer)) in ports.into_iter().zip(peers).enumerate() {
+        for (i, (port, (peer, told))) in ports.into_iter().zip(peers).enumerate() {
             let name = format!("m{i}");
-            members.push(setup.launch(&name, [port, peer], &all, secrets.clone())?);
+            members.push(setup.launch(&name, [port, peer], told, &all, secrets.clone())?);
         }
-        let cluster = Self { members };
+        let cluster = Self {
+            members,
+            gates,
+            cuts,
+        };
         cluster.members.iter().try_for_each(Etcd::wait_ready)?;
+        if divisible {
+            cluster.learn_names()?;
+        }
         cluster.member(0)?.set_up_users()?;
         Ok(cluster)
+    }
+
+    /// Asks the cluster what its members call themselves.
+    fn learn_names(&self) -> Result<()> {
+        let list = self.ctl(&["member", "list"])?;
+        let names = list.lines().filter_map(|line| {
+            let mut words = line.split(", ");
+            Some((words.next()?.to_owned(), words.nth(1)?.to_owned()))
+        });
+        self.cuts.learn(names.collect());
+        Ok(())
+    }
+
+    /// Cuts a member off from the others, both ways; clients still reach it. The cluster must have
+    /// been started as [divisible](Self::start_divisible).
+    pub fn cut_off(&self, index: usize) -> Result<()> {
+        let name = self.member(index)?.name().to_owned();
+        if self.gates.is_empty() {
+            return Err(Error::invalid("the cluster was not started as divisible"));
+        }
+        self.cuts.set(vec![name]);
+        Ok(())
+    }
+
+    /// Lets all members talk again, and waits until they answer.
+    pub fn heal(&self) -> Result<()> {
+        self.cuts.set(Vec::new());
+        self.wait_ok()
+    }
+
+    /// Waits until another member than this one leads, whatever that one still believes.
+    pub fn wait_for_new_leader(&self, old: usize) -> Result<usize> {
+        let mut new = None;
+        until(|| {
+            let mut others = self.members.iter().enumerate().filter(|(i, _)| *i != old);
+            new = others.find(|(_, m)| m.is_leader()).map(|(i, _)| i);
+            new.is_some()
+        });
+        new.ok_or_else(|| self.failure("no other member leads"))
     }
 
     /// `etcd://127.0.0.1:P1,127.0.0.1:P2,127.0.0.1:P3`, with root's password if there is one.

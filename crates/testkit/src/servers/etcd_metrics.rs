@@ -41,8 +41,10 @@ impl Metrics {
             let value = value.parse::<f64>().ok()?;
             (same && labels.contains(label)).then_some(value)
         });
-        // Counters are whole numbers that are written as others.
-        values.sum::<f64>() as u64
+        // Whole numbers, though large ones are written as 1e+06.
+        format!("{:.0}", values.sum::<f64>())
+            .parse()
+            .unwrap_or_default()
     }
 
     /// Everything that clients asked for: each call that is not a stream, and each message that

@@ -2,8 +2,8 @@
 //! folder.
 //!
 //! [`ServerProcess`], [`Folder`], [`Port`], [`Certificates`] and [`ClockShim`] are for every engine. [`Redis`] is one
-//! server of that engine, [`Sentinels`] and [`Cluster`] are six. [`MariaDb`] and [`Etcd`] are one
-//! server each, [`EtcdCluster`] is three.
+//! server of that engine, [`Sentinels`] and [`Cluster`] are six. [`MariaDb`], [`Etcd`] and
+//! [`ZooKeeper`] are one server each, [`EtcdCluster`] and [`Ensemble`] are three.
 //!
 //! Everything blocks, for a bounded time: a test starts its servers before it needs them, and asks
 //! them for a few words only. Nothing is left behind: a server ends with its value, and with the
@@ -23,6 +23,7 @@ mod etcd;
 mod etcd_builder;
 mod etcd_cluster;
 mod etcd_metrics;
+mod etcd_peers;
 mod folder;
 mod mariadb;
 mod mariadb_builder;
@@ -40,6 +41,9 @@ mod shim;
 mod spawner;
 mod tls;
 mod tool;
+mod zookeeper;
+mod zookeeper_builder;
+mod zookeeper_ensemble;
 
 pub use etcd::Etcd;
 pub use etcd_builder::EtcdBuilder;
@@ -58,6 +62,9 @@ pub use redis_slots::SlotMigration;
 pub use resp::Reply;
 pub use shim::{ClockShim, Step};
 pub use tls::Certificates;
+pub use zookeeper::ZooKeeper;
+pub use zookeeper_builder::ZooKeeperBuilder;
+pub use zookeeper_ensemble::Ensemble;
 
 use std::io;
 use std::time::{Duration, Instant};

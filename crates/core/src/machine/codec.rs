@@ -1,34 +1,57 @@
-//! The compact form of claims in rows and of grants in datagrams.
+//! The compact form of claims in rows and of grants in messages.
 //!
-//! A row is read and written with every operation, so it is one blob of variable-length numbers
-//! and not a column for each field: one page is touched however many claims a name remembers.
+//! Stores that keep a name as a [`NameState`](super::NameState) read and write it with every step,
+//! so it is one blob of variable-length numbers and not a column for each field.
+//!
+//! ```
+//! # fn main() -> clinch_core::Result<()> {
+//! use clinch_core::machine::codec::{Decoder, Encoder};
+//! let mut encoder = Encoder::new();
+//! encoder.number(300);
+//! encoder.text("a");
+//! let bytes = encoder.finish();
+//! let mut decoder = Decoder::new(&bytes);
+//! assert_eq!((decoder.number(), decoder.text()), (Some(300), Some("a")));
+//! assert!(decoder.is_empty() && decoder.byte().is_none());
+//! # Ok(()) }
+//! ```
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::machine::{Ended, Entry, Phase};
-use clinch_core::store::{Ending, Grant, Predecessor};
-use clinch_core::{BootTime, ClientId, ClientInfo, OwnerId, RequestId};
+use super::{Ended, Entry, Phase};
+use crate::store::{Ending, Grant, Predecessor};
+use crate::{BootTime, ClientId, ClientInfo, OwnerId, RequestId};
 
 /// Writes the compact form.
+///
+/// ```
+/// use clinch_core::machine::codec::Encoder;
+/// let mut encoder = Encoder::new();
+/// encoder.number(300); // seven bits in a byte
+/// assert_eq!(encoder.finish(), [0xac, 0x02]);
+/// ```
 #[derive(Debug)]
-pub(crate) struct Encoder(Vec<u8>);
+pub struct Encoder(Vec<u8>);
 
 impl Encoder {
     /// With room for what a name usually remembers.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self(Vec::with_capacity(1024))
     }
 
-    pub(crate) fn finish(self) -> Vec<u8> {
+    /// The bytes.
+    pub fn finish(self) -> Vec<u8> {
         self.0
     }
 
-    pub(crate) fn byte(&mut self, byte: u8) {
+    /// One byte.
+    pub fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }
 
-    pub(crate) fn number(&mut self, mut n: u64) {
+    /// A number: the smaller, the fewer bytes.
+    pub fn number(&mut self, mut n: u64) {
         while n >= 0x80 {
             self.0.push((n & 0x7f) as u8 | 0x80);
             n >>= 7;
@@ -36,18 +59,21 @@ impl Encoder {
         self.0.push((n & 0x7f) as u8);
     }
 
-    fn text(&mut self, text: &str) {
+    /// A text with its length before it.
+    pub fn text(&mut self, text: &str) {
         self.number(text.len() as u64);
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    /// 0 for none, else the length + 1.
-    fn maybe_text(&mut self, text: Option<&Arc<str>>) {
+    /// A text that may be absent.
+    pub fn maybe_text(&mut self, text: Option<&Arc<str>>) {
+        // 0 for none, else the length + 1.
         self.number(text.map_or(0, |t| t.len() as u64 + 1));
         self.0.extend_from_slice(text.map_or(b"", |t| t.as_bytes()));
     }
 
-    pub(crate) fn request(&mut self, request: RequestId) {
+    /// The id of a claim.
+    pub fn request(&mut self, request: RequestId) {
         self.0.extend_from_slice(&request.as_u128().to_le_bytes());
     }
 
@@ -59,7 +85,8 @@ impl Encoder {
         self.number(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    pub(crate) fn entry(&mut self, entry: &Entry) {
+    /// A claim that holds, waits or is delayed.
+    pub fn entry(&mut self, entry: &Entry) {
         self.number(entry.ticket);
         self.request(entry.request);
         self.text(entry.owner.as_str());
@@ -84,7 +111,8 @@ impl Encoder {
         self.number(entry.until.as_nanos());
     }
 
-    pub(crate) fn ended(&mut self, ended: &Ended) {
+    /// What is remembered of a claim.
+    pub fn ended(&mut self, ended: &Ended) {
         self.request(ended.request);
         self.number(ended.seq.map_or(0, |seq| seq + 1));
         self.text(ended.owner.as_str());
@@ -100,7 +128,8 @@ impl Encoder {
         });
     }
 
-    pub(crate) fn grant(&mut self, grant: &Grant) {
+    /// A grant.
+    pub fn grant(&mut self, grant: &Grant) {
         self.number(grant.seq);
         match &grant.predecessor {
             None => self.byte(0),
@@ -115,21 +144,30 @@ impl Encoder {
 }
 
 /// Reads the compact form; `None` says that it is not that.
+///
+/// ```
+/// use clinch_core::machine::codec::Decoder;
+/// assert_eq!(Decoder::new(&[0xac, 0x02]).number(), Some(300));
+/// assert_eq!(Decoder::new(&[0xac]).number(), None); // cut off
+/// ```
 #[derive(Debug)]
-pub(crate) struct Decoder<'a>(&'a [u8]);
+pub struct Decoder<'a>(&'a [u8]);
 
 impl<'a> Decoder<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// Of these bytes.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    pub(crate) fn byte(&mut self) -> Option<u8> {
+    /// The next byte.
+    pub fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
     }
 
-    pub(crate) fn number(&mut self) -> Option<u64> {
+    /// The next number.
+    pub fn number(&mut self) -> Option<u64> {
         let mut n = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -151,12 +189,14 @@ impl<'a> Decoder<'a> {
         Some(taken)
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    /// The next text.
+    pub fn text(&mut self) -> Option<&'a str> {
         let len = self.number()?;
         std::str::from_utf8(self.bytes(len)?).ok()
     }
 
-    fn maybe_text(&mut self) -> Option<Option<Arc<str>>> {
+    /// The next text that may be absent.
+    pub fn maybe_text(&mut self) -> Option<Option<Arc<str>>> {
         match self.number()? {
             0 => Some(None),
             len => {
@@ -166,7 +206,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    pub(crate) fn request(&mut self) -> Option<RequestId> {
+    /// The next id of a claim.
+    pub fn request(&mut self) -> Option<RequestId> {
         let bytes = self.bytes(16)?.try_into().ok()?;
         Some(RequestId::from_u128(u128::from_le_bytes(bytes)))
     }
@@ -188,7 +229,8 @@ impl<'a> Decoder<'a> {
         self.text().map(OwnerId::new)
     }
 
-    pub(crate) fn entry(&mut self) -> Option<Entry> {
+    /// The next claim.
+    pub fn entry(&mut self) -> Option<Entry> {
         Some(Entry {
             ticket: self.number()?,
             request: self.request()?,
@@ -217,7 +259,8 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    pub(crate) fn ended(&mut self) -> Option<Ended> {
+    /// The next memory of a claim.
+    pub fn ended(&mut self) -> Option<Ended> {
         Some(Ended {
             request: self.request()?,
             seq: self.number()?.checked_sub(1),
@@ -236,7 +279,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    pub(crate) fn grant(&mut self) -> Option<Grant> {
+    /// The next grant.
+    pub fn grant(&mut self) -> Option<Grant> {
         let seq = self.number()?;
         let predecessor = match self.byte()? {
             0 => None,
@@ -249,7 +293,14 @@ impl<'a> Decoder<'a> {
         Some(Grant { seq, predecessor })
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether all has been read.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self::new()
     }
 }

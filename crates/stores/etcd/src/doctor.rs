@@ -1,0 +1,194 @@
+//! What would break a promise on this cluster.
+
+use std::time::Duration;
+
+use clinch_core::Result;
+use clinch_core::store::{Finding, Severity};
+
+use crate::core::Core;
+use crate::error::Trouble;
+use crate::wire::{
+    AlarmRequest, AlarmResponse, MemberListRequest, MemberListResponse, StatusRequest,
+    StatusResponse,
+};
+
+/// The default of `--quota-backend-bytes`.
+const QUOTA: i64 = 2 << 30;
+const SLOW: Duration = Duration::from_millis(100);
+
+pub(crate) async fn examine(core: &Core, least: Duration) -> Result<Vec<Finding>> {
+    let read = Trouble::of_a_read;
+    let session = &core.session;
+    let before = core.clock.now();
+    let path = "/etcdserverpb.Maintenance/Status";
+    let status: StatusResponse = session.call(path, StatusRequest {}).await.map_err(read)?;
+    let took = core.clock.now().since(before);
+    let mut findings = vec![version(&status.version), leader(&status), size(&status)];
+    let path = "/etcdserverpb.Cluster/MemberList";
+    let members: Result<MemberListResponse, _> = session.call(path, MemberListRequest {}).await;
+    findings.push(match members {
+        Ok(members) => of_members(members.members.len()),
+        Err(trouble) => note(
+            "members",
+            format!("cannot be asked: {}", trouble.of_a_read()),
+        ),
+    });
+    let path = "/etcdserverpb.Maintenance/Alarm";
+    let alarms: Result<AlarmResponse, _> = session.call(path, AlarmRequest {}).await;
+    findings.push(match alarms {
+        Ok(alarms) => of_alarms(&alarms),
+        Err(trouble) => note(
+            "alarms",
+            format!("cannot be asked: {}", trouble.of_a_read()),
+        ),
+    });
+    findings.push(fine(
+        "lease",
+        format!("the shortest on this cluster is {least:?}"),
+    ));
+    findings.push(match took > SLOW {
+        true => note("latency", format!("it took {took:?} to answer")),
+        false => fine("latency", format!("answers within {took:?}")),
+    });
+    if session.config.login.is_none() && !session.config.is_local() {
+        let finding = note(
+            "login",
+            "anybody who reaches this etcd can break its locks".into(),
+        );
+        findings.push(advise(finding, "enable authentication, and use tls=on"));
+    }
+    Ok(findings)
+}
+
+fn finding(severity: Severity, subject: &str, message: String) -> Finding {
+    Finding {
+        severity,
+        subject: subject.into(),
+        message,
+        advice: None,
+    }
+}
+
+fn fine(subject: &str, message: String) -> Finding {
+    finding(Severity::Ok, subject, message)
+}
+
+fn note(subject: &str, message: String) -> Finding {
+    finding(Severity::Warning, subject, message)
+}
+
+fn advise(finding: Finding, advice: &str) -> Finding {
+    Finding {
+        advice: Some(advice.into()),
+        ..finding
+    }
+}
+
+fn version(text: &str) -> Finding {
+    let mut parts = text
+        .split(['.', '-'])
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    let mut next = || parts.next().unwrap_or(0);
+    let version = (next(), next(), next());
+    let good = match version {
+        (3, 4, patch) => patch >= 42,
+        (3, 5, patch) => patch >= 13,
+        version => version >= (3, 6, 0),
+    };
+    if version < (3, 4, 0) {
+        let broken = finding(
+            Severity::Broken,
+            "version",
+            format!("etcd {text} is too old"),
+        );
+        return advise(broken, "use 3.4.42, 3.5.13 or newer");
+    }
+    match good {
+        true => fine("version", format!("etcd {text}")),
+        false => advise(
+            note(
+                "version",
+                format!(
+                    "etcd {text}: a leader that was replaced while it stood still can revoke leases \
+                     that live (etcd issue 15247), which frees locks early"
+                ),
+            ),
+            "use 3.4.42, 3.5.13 or newer; until then rely on fencing tokens",
+        ),
+    }
+}
+
+fn leader(status: &StatusResponse) -> Finding {
+    match status.leader {
+        0 => advise(
+            finding(Severity::Broken, "leader", "the cluster has none".into()),
+            "look at its other members: a majority must run and reach each other",
+        ),
+        leader => fine("leader", format!("{leader:x}")),
+    }
+}
+
+fn size(status: &StatusResponse) -> Finding {
+    let (size, used) = (status.db_size, status.db_size_in_use);
+    let text = format!("{} MB, of which {} MB are in use", size >> 20, used >> 20);
+    match size > QUOTA / 4 * 3 {
+        true => advise(
+            note("database", text),
+            "a database at its quota (2 GB by default) refuses all writes: let it compact by itself \
+             (--auto-compaction-retention), and defragment it",
+        ),
+        false => fine("database", text),
+    }
+}
+
+fn of_members(count: usize) -> Finding {
+    match count {
+        0..=2 => advise(
+            note(
+                "members",
+                format!("{count}: the loss of one stops all locks"),
+            ),
+            "run three or five",
+        ),
+        count => fine("members", format!("{count}")),
+    }
+}
+
+fn of_alarms(alarms: &AlarmResponse) -> Finding {
+    if alarms.alarms.is_empty() {
+        return fine("alarms", "none".into());
+    }
+    let words: Vec<_> = alarms
+        .alarms
+        .iter()
+        .map(|alarm| match alarm.alarm {
+            1 => "no space left: all writes are refused",
+            2 => "corrupt data",
+            _ => "unknown",
+        })
+        .collect();
+    advise(
+        finding(Severity::Broken, "alarms", words.join(", ")),
+        "look at the cluster; when it is well again, `etcdctl alarm disarm`",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_with_lease_bugs_are_named() {
+        for (text, severity) in [
+            ("3.3.27", Severity::Broken),
+            ("3.4.23", Severity::Warning),
+            ("3.4.42", Severity::Ok),
+            ("3.5.12", Severity::Warning),
+            ("3.5.13", Severity::Ok),
+            ("3.6.0-rc.1", Severity::Ok),
+            ("4.0.0", Severity::Ok),
+        ] {
+            assert_eq!(version(text).severity, severity, "{text}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! From a URL to a store.
+
+use std::sync::Arc;
+
+use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::{Result, StoreUrl};
+
+use crate::EtcdStore;
+use crate::config::Config;
+
+/// Opens the store that a URL names.
+///
+/// ```no_run
+/// # async fn demo() -> clinch_core::Result<()> {
+/// let url = "etcd://10.0.0.1,10.0.0.2,10.0.0.3".parse()?;
+/// let store = clinch_etcd::open(&url, clinch_core::Clinch::context("app")?).await?;
+/// assert_eq!(store.info().scheme, "etcd");
+/// # Ok(()) }
+/// ```
+pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+    let config = Config::from_url(url)?;
+    let store = EtcdStore::connect(Arc::new(config), context).await;
+    Ok(Arc::new(store.map_err(|error| error.or_store("etcd"))?))
+}
+
+/// What this crate offers.
+///
+/// ```
+/// assert_eq!(clinch_etcd::stores()[0].scheme, "etcd");
+/// ```
+pub fn stores() -> Vec<StoreInfo> {
+    vec![EtcdStore::describe()]
+}

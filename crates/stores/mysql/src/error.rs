@@ -1,0 +1,151 @@
+//! Errors of the server and of the connection, and what they mean for a lock.
+
+use clinch_core::{Effect, Error, ErrorKind};
+
+/// Why a request has no whole reply.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The server has refused a statement: its code, and what it says.
+    Refused(u16, String),
+    /// It was never sent.
+    Unsent(Error),
+    /// It was sent, or may have been, and there is no answer.
+    Lost(String),
+}
+
+/// The row is locked by somebody else's transaction, or two of them wait for each other, or the row
+/// has changed since: the statement was rolled back and can be sent again.
+const AGAIN: [u16; 4] = [1213, 1205, 1020, 1062];
+/// The server was stopping, or somebody ended the statement or the connection: perhaps after it had
+/// done its work.
+const UNSURE: [u16; 12] = [
+    1053, 1152, 1158, 1159, 1160, 1161, 1180, 1317, 1927, 1969, 2013, 3024,
+];
+/// The server takes no writes now, or has no room: it has done nothing.
+const NOT_NOW: [u16; 9] = [1021, 1040, 1114, 1203, 1206, 1290, 1792, 1836, 3100];
+/// The user may not do that.
+const DENIED: [u16; 8] = [1044, 1045, 1142, 1143, 1227, 1370, 1698, 1820];
+/// A table of ours is missing, or has other columns.
+const FOREIGN_TABLES: [u16; 5] = [1054, 1072, 1136, 1146, 1364];
+
+impl Trouble {
+    /// Whether the same statement can be sent again, because it has surely done nothing.
+    pub(crate) fn is_race(&self) -> bool {
+        matches!(self, Self::Refused(code, _) if AGAIN.contains(code))
+    }
+
+    /// Whether it was a deadlock, or a wait for a lock that was too long.
+    pub(crate) fn is_deadlock(&self) -> bool {
+        matches!(self, Self::Refused(1213, _))
+    }
+
+    /// Whether somebody has ended the statement.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        matches!(self, Self::Refused(1317 | 1969 | 3024, _))
+    }
+
+    /// Whether a table is not there.
+    pub(crate) fn is_missing_table(&self) -> bool {
+        matches!(self, Self::Refused(1146, _))
+    }
+
+    /// Whether the user may not do this.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Refused(code, _) if DENIED.contains(code))
+    }
+
+    /// Whether the connection can be used again.
+    pub(crate) fn leaves_connection_usable(&self) -> bool {
+        // 1205 rolls back the statement only: a transaction may still be open.
+        matches!(self, Self::Refused(code, _) if !UNSURE.contains(code) && *code != 1205)
+    }
+
+    /// For a caller.
+    pub(crate) fn into_error(self, to: &str) -> Error {
+        match self {
+            Self::Unsent(error) => error,
+            Self::Lost(why) => Error::new(ErrorKind::Unreachable, format!("{to}: {why}"))
+                .with_effect(Effect::Possible),
+            Self::Refused(code, text) => refused(code, &format!("{to}: {text} ({code})")),
+        }
+    }
+}
+
+fn refused(code: u16, text: &str) -> Error {
+    let made = |kind| Error::new(kind, text);
+    match code {
+        code if UNSURE.contains(&code) => {
+            made(ErrorKind::Unreachable).with_effect(Effect::Possible)
+        }
+        1264 | 1690 => Error::new(
+            ErrorKind::Unsupported,
+            format!("{text}: is the server's clock before 2020?"),
+        )
+        .with_advice("set the server's clock"),
+        1290 | 1792 | 1836 | 3100 => made(ErrorKind::Unreachable)
+            .with_advice("it takes no writes: is it a replica by now?"),
+        code if AGAIN.contains(&code) => made(ErrorKind::Unreachable)
+            .with_advice("somebody keeps the lock's row locked: look for an open transaction"),
+        code if NOT_NOW.contains(&code) => made(ErrorKind::Unreachable),
+        code if DENIED.contains(&code) => made(ErrorKind::Denied).with_advice(
+            "the user needs SELECT, INSERT, UPDATE and DELETE on the tables of docs/stores/mysql.md",
+        ),
+        code if FOREIGN_TABLES.contains(&code) => made(ErrorKind::Corrupt)
+            .with_advice("the tables are not as `clinch doctor --print-schema` prints them"),
+        _ => made(ErrorKind::Internal),
+    }
+}
+
+impl From<mysql_async::Error> for Trouble {
+    fn from(error: mysql_async::Error) -> Self {
+        match error {
+            mysql_async::Error::Server(server) => Self::Refused(server.code, server.message),
+            other => Self::Lost(one_line(&other.to_string())),
+        }
+    }
+}
+
+/// An error before any request of ours had left.
+pub(crate) fn connecting(error: mysql_async::Error, to: &str) -> Error {
+    let (kind, advice) = match &error {
+        mysql_async::Error::Server(server) => match server.code {
+            1049 => (ErrorKind::Invalid, "make the database, or name another one"),
+            code if DENIED.contains(&code) => {
+                (ErrorKind::Denied, "check the user and the password")
+            }
+            1251 | 2059 => (ErrorKind::Denied, "the user's way of login is not known"),
+            1040 | 1203 => (
+                ErrorKind::Unreachable,
+                "raise max_connections, or use a smaller pool=",
+            ),
+            1193 | 1231 => (
+                ErrorKind::Unsupported,
+                "clinch needs MySQL 8.0 or MariaDB 10.6, or newer",
+            ),
+            _ => (ErrorKind::Unreachable, "is the server running there?"),
+        },
+        mysql_async::Error::Driver(mysql_async::DriverError::NoClientSslFlagFromServer) => (
+            ErrorKind::Unsupported,
+            "the server has no TLS: set it up there, or leave out tls=",
+        ),
+        mysql_async::Error::Url(_) | mysql_async::Error::Driver(_) => {
+            (ErrorKind::Invalid, "check the URL")
+        }
+        _ => (ErrorKind::Unreachable, "is the server running there?"),
+    };
+    let text = one_line(&error.to_string());
+    Error::new(kind, format!("cannot connect to {to}: {text}"))
+        .with_advice(advice)
+        .with_source(error)
+}
+
+/// A row that no clinch has written.
+pub(crate) fn damaged(name: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, "its row cannot be read")
+        .with_name(name)
+        .with_advice("was it written by hand, or by another version of clinch?")
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

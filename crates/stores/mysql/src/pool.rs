@@ -1,0 +1,289 @@
+//! Connections: made on demand, used by one request at a time, given up when they stall.
+//!
+//! All of it runs on the keeper, so that neither a blocked runtime of the user nor a dropped future
+//! leaves a connection in the middle of a reply.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use clinch_core::{Clock, Error, ErrorKind, Result};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, Params, Row, Value};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use crate::config::Config;
+use crate::error::{Trouble, connecting};
+use crate::options;
+use crate::sql::Sql;
+
+/// What one statement gave.
+#[derive(Debug, Default)]
+pub(crate) struct Set {
+    pub(crate) rows: Vec<Vec<Value>>,
+    /// Rows that it changed.
+    pub(crate) affected: u64,
+}
+
+/// What a request gave, statement by statement, up to the first that failed.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    pub(crate) sets: Vec<Set>,
+    pub(crate) failed: Option<Trouble>,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
+impl Reply {
+    /// The only value of the first row of the last statement.
+    pub(crate) fn into_first_value(self) -> Option<Value> {
+        self.into_first_row()?.into_iter().next()
+    }
+
+    /// The first row of the last statement.
+    pub(crate) fn into_first_row(self) -> Option<Vec<Value>> {
+        self.into_rows().into_iter().next()
+    }
+
+    /// The rows of the last statement.
+    pub(crate) fn into_rows(mut self) -> Vec<Vec<Value>> {
+        self.sets.pop().map(|set| set.rows).unwrap_or_default()
+    }
+
+    /// What the statement with this number changed.
+    pub(crate) fn affected(&self, statement: usize) -> Option<u64> {
+        self.sets.get(statement).map(|set| set.affected)
+    }
+}
+
+/// How a request travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// One statement, prepared once on each connection. It may be repeated.
+    Prepared,
+    /// Text of one or several statements that may be repeated.
+    Text,
+    /// Text that must not be sent twice.
+    TextOnce,
+}
+
+/// The connections of one store.
+pub(crate) struct Pool {
+    opts: Opts,
+    to: String,
+    timeout: Duration,
+    permits: Semaphore,
+    idle: Mutex<VecDeque<Conn>>,
+    closed: std::sync::atomic::AtomicBool,
+    requests: AtomicU64,
+    pub(crate) races: Races,
+}
+
+/// Statements that the server rolled back and that were sent again.
+#[derive(Debug, Default)]
+pub(crate) struct Races {
+    pub(crate) deadlocks: AtomicU64,
+    pub(crate) others: AtomicU64,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool")
+            .field("to", &self.to)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(config: &Config) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            opts: options::options(config)?,
+            to: config.to(),
+            timeout: config.timeout,
+            permits: Semaphore::new(config.pool),
+            idle: Mutex::default(),
+            closed: false.into(),
+            requests: AtomicU64::default(),
+            races: Races::default(),
+        }))
+    }
+
+    /// The server, for people.
+    pub(crate) fn to(&self) -> &str {
+        &self.to
+    }
+
+    /// How long a reply is waited for.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Requests sent so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request on a connection of its own.
+    pub(crate) fn count(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a statement that was rolled back.
+    pub(crate) fn raced(&self, trouble: &Trouble) {
+        let counter = match trouble.is_deadlock() {
+            true => &self.races.deadlocks,
+            false => &self.races.others,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn idle(&self) -> MutexGuard<'_, VecDeque<Conn>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes idle connections, and those in use when they come back.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.idle().clear();
+    }
+
+    /// Sends statements as text, in one request that may be repeated, and gives what all did.
+    pub(crate) async fn query(&self, sql: &Sql) -> Result<Reply, Trouble> {
+        let reply = self.send(sql, How::Text).await?;
+        match reply.failed {
+            Some(trouble) => Err(trouble),
+            None => Ok(reply),
+        }
+    }
+
+    /// Sends statements in one request.
+    pub(crate) async fn send(&self, sql: &Sql, how: How) -> Result<Reply, Trouble> {
+        let (permit, conn) = self.get().await?;
+        let (conn, reused) = match conn {
+            Some(conn) => (conn, true),
+            None => (self.connect().await.map_err(Trouble::Unsent)?, false),
+        };
+        let prepared = how == How::Prepared;
+        let outcome = self.run(conn, sql, prepared).await;
+        match outcome {
+            // The server has ended a connection that idled: it has hardly seen this request, and if
+            // it has, the request id makes it harmless to say it again.
+            Err(Trouble::Lost(why))
+                if reused && how != How::TextOnce && !why.starts_with(NO_ANSWER) =>
+            {
+                self.idle().clear();
+                let conn = self.connect().await.map_err(|_| Trouble::Lost(why))?;
+                let again = self.run(conn, sql, prepared).await;
+                drop(permit);
+                again
+            }
+            outcome => {
+                drop(permit);
+                outcome
+            }
+        }
+    }
+
+    async fn get(&self) -> Result<(SemaphorePermit<'_>, Option<Conn>), Trouble> {
+        let permit = timeout(self.timeout, self.permits.acquire()).await;
+        let permit = match permit {
+            Ok(Ok(permit)) => permit,
+            _ => {
+                let text = format!("no connection was free within {:?}", self.timeout);
+                return Err(Trouble::Unsent(
+                    Error::new(ErrorKind::Unreachable, text)
+                        .with_advice("the server stalls, or pool= is too small"),
+                ));
+            }
+        };
+        // The one used last: the others may idle until the server ends them.
+        let conn = self.idle().pop_back();
+        Ok((permit, conn))
+    }
+
+    /// A new connection. Runs on the keeper only.
+    pub(crate) async fn connect(&self) -> Result<Conn> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        match timeout(self.timeout, Conn::new(self.opts.clone())).await {
+            Ok(Ok(conn)) => Ok(conn),
+            Ok(Err(error)) => Err(connecting(error, &self.to)),
+            Err(_) => Err(Error::new(
+                ErrorKind::Unreachable,
+                format!("{} does not answer within {:?}", self.to, self.timeout),
+            )
+            .with_advice("is it MySQL or MariaDB, and does it run?")),
+        }
+    }
+
+    async fn run(&self, mut conn: Conn, sql: &Sql, prepared: bool) -> Result<Reply, Trouble> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let (clock, sent) = (Clock::boot(), Clock::boot().now());
+        let reply = match timeout(self.timeout, talk(&mut conn, sql, prepared)).await {
+            Ok(reply) => Reply {
+                took: clock.now().since(sent),
+                ..reply
+            },
+            // Dropping it closes it, so that nobody reads this reply as the one to something else.
+            Err(_) => return Err(Trouble::Lost(format!("{NO_ANSWER} {:?}", self.timeout))),
+        };
+        match &reply.failed {
+            Some(Trouble::Lost(why)) => Err(Trouble::Lost(why.clone())),
+            Some(trouble) if !trouble.leaves_connection_usable() => Ok(reply),
+            _ => {
+                if !self.closed.load(Ordering::SeqCst) {
+                    self.idle().push_back(conn);
+                }
+                Ok(reply)
+            }
+        }
+    }
+}
+
+/// How the loss of a reply that never came begins.
+const NO_ANSWER: &str = "no answer within";
+
+/// Sends and reads everything.
+pub(crate) async fn talk(conn: &mut Conn, sql: &Sql, prepared: bool) -> Reply {
+    let mut reply = Reply::default();
+    let read = match prepared {
+        true => {
+            let values = Params::Positional(sql.values.clone());
+            match conn.exec_iter(sql.text.as_str(), values).await {
+                Ok(mut result) => read_sets(&mut result, &mut reply.sets).await,
+                Err(error) => Err(error),
+            }
+        }
+        false => match conn.query_iter(sql.inlined()).await {
+            Ok(mut result) => read_sets(&mut result, &mut reply.sets).await,
+            Err(error) => Err(error),
+        },
+    };
+    reply.failed = read.err().map(Trouble::from);
+    reply
+}
+
+/// Reads what each statement gave. The last one is left out if it gives no rows and there are others
+/// before it; whether it has failed is told all the same.
+async fn read_sets<P: mysql_async::prelude::Protocol>(
+    result: &mut mysql_async::QueryResult<'_, '_, P>,
+    sets: &mut Vec<Set>,
+) -> mysql_async::Result<()> {
+    loop {
+        // Before its rows are read: that goes on to the next statement, which may have failed.
+        sets.push(Set {
+            rows: Vec::new(),
+            affected: result.affected_rows(),
+        });
+        let rows: Vec<Row> = result.collect().await?;
+        if let Some(set) = sets.last_mut() {
+            set.rows = rows.into_iter().map(Row::unwrap).collect();
+        }
+        if result.is_empty() {
+            // The error of the next statement, if that has failed; it would be taken for one of the
+            // next request otherwise.
+            return result.next().await.map(drop);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The statements, and how values get into them.
+
+use mysql_async::Value;
+
+/// Microseconds since 2020 by the server's clock, whatever the time zone of the session is. The
+/// same in all of one statement.
+pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND,'2020-01-01',UTC_TIMESTAMP(6))";
+
+/// Statements with a `?` for each value.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sql {
+    pub(crate) text: String,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Sql {
+    /// Statements without values so far.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            values: Vec::new(),
+        }
+    }
+
+    /// Goes on with more text.
+    pub(crate) fn then(mut self, text: &str) -> Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// The value of the next `?`.
+    pub(crate) fn with(mut self, value: impl Into<Value>) -> Self {
+        self.values.push(value.into());
+        self
+    }
+
+    /// Bytes for the next `?`.
+    pub(crate) fn bytes(self, bytes: &[u8]) -> Self {
+        self.with(Value::Bytes(bytes.to_vec()))
+    }
+
+    /// As many `?` as there are values, between commas.
+    pub(crate) fn list<'a>(mut self, all: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut first = true;
+        for bytes in all {
+            self.text.push_str(if first { "?" } else { ",?" });
+            self.values.push(Value::Bytes(bytes.to_vec()));
+            first = false;
+        }
+        self
+    }
+
+    /// The text with its values in place. Bytes are written in hexadecimal digits, so there is
+    /// nothing to escape.
+    pub(crate) fn inlined(&self) -> String {
+        let mut out = String::with_capacity(self.text.len() + self.values.len() * 24);
+        let mut values = self.values.iter();
+        for part in self.text.split_inclusive('?') {
+            match part.strip_suffix('?') {
+                Some(before) => {
+                    out.push_str(before);
+                    literal(values.next().unwrap_or(&Value::NULL), &mut out);
+                }
+                None => out.push_str(part),
+            }
+        }
+        out
+    }
+}
+
+fn literal(value: &Value, out: &mut String) {
+    match value {
+        Value::UInt(number) => out.push_str(&number.to_string()),
+        Value::Int(number) => out.push_str(&number.to_string()),
+        Value::Bytes(bytes) => {
+            const DIGITS: &[u8; 16] = b"0123456789abcdef";
+            let digit = |n: u8| DIGITS.get(usize::from(n)).map_or('0', |d| char::from(*d));
+            out.push_str("x'");
+            for byte in bytes {
+                out.push(digit(byte >> 4));
+                out.push(digit(byte & 15));
+            }
+            out.push('\'');
+        }
+        _ => out.push_str("NULL"),
+    }
+}
+
+/// Statements on one name.
+pub(crate) mod names {
+    use super::{NOW, Sql};
+    use crate::row::{Content, Key};
+
+    /// What a claim is told of its row.
+    const COLUMNS: &str = "seq,token,request,since,until,lease,details,ended,state";
+
+    fn watched() -> String {
+        format!("COALESCE((SELECT watched_until FROM clinch_meta WHERE ns=?),0)>{NOW}")
+    }
+
+    /// Takes a name that is free, or makes the lease of a repeated claim run anew. Its row comes
+    /// back in any case: `RETURNING` where there is such a thing, else by a SELECT in the same
+    /// request, which begins with the time.
+    ///
+    /// Assignments are made in order and see those before: `token>seq` says from the first on that
+    /// this statement grants. A name that is watched is left to the general way, which tells of it.
+    pub(crate) fn take(key: &Key, new: &Content, lease: u64, seen: u64, returning: bool) -> Sql {
+        let watched = watched();
+        let mut text = String::new();
+        if !returning {
+            text = format!("SET @clinch={NOW};");
+        }
+        text += &format!(
+            "INSERT INTO clinch_names (ns,name,request,lease,since,until,seq,token,owner,details,ended) \
+             VALUES (?,?,IF({watched},'',?),?,{NOW},IF(request='',0,{NOW}+lease),\
+             GREATEST({NOW},?,COALESCE((SELECT floor FROM clinch_meta WHERE ns=?),0)+1),\
+             IF(request='',0,seq),?,?,'') \
+             ON DUPLICATE KEY UPDATE \
+             token=IF(VALUES(request)<>'' AND request='' AND state IS NULL AND \
+             LOCATE(VALUES(request),ended)=0,GREATEST(seq+1,VALUES(seq)),token),\
+             until=IF(token>seq OR (VALUES(request)<>'' AND request=VALUES(request) AND \
+             state IS NULL AND until>{NOW}),GREATEST(until,VALUES(until)),until),\
+             lease=IF(token>seq,VALUES(lease),\
+             IF(request=VALUES(request),GREATEST(lease,VALUES(lease)),lease)),\
+             since=IF(token>seq,VALUES(since),since),\
+             owner=IF(token>seq,VALUES(owner),owner),\
+             details=IF(token>seq,VALUES(details),details),\
+             request=IF(token>seq,VALUES(request),request),\
+             seq=IF(token>seq,token,\
+             seq+(VALUES(request)<>'' AND request=VALUES(request) AND state IS NULL))"
+        );
+        let sql = Sql::new(text)
+            .bytes(&key.ns)
+            .bytes(&key.name)
+            .bytes(&key.ns)
+            .bytes(&new.request)
+            .with(lease)
+            .with(seen + 1)
+            .bytes(&key.ns)
+            .bytes(&new.owner)
+            .bytes(&new.details);
+        match returning {
+            true => sql.then(&format!(" RETURNING {COLUMNS},{NOW}")),
+            false => sql
+                .then(&format!(
+                    ";SELECT {COLUMNS},@clinch FROM clinch_names WHERE ns=? AND name=?"
+                ))
+                .bytes(&key.ns)
+                .bytes(&key.name),
+        }
+    }
+
+    /// Gives up a hold that nobody waits for. One row, or none if it is not like that.
+    pub(crate) fn give(key: &Key, request: &[u8], token: u64, farewell: &[u8], keep: u64) -> Sql {
+        let watched = watched();
+        Sql::new(format!(
+            "UPDATE clinch_names SET ended=RIGHT(CONCAT(ended,?,owner),?),request='',until=0,\
+             owner='',details='',seq=GREATEST(seq+1,{NOW}) \
+             WHERE ns=? AND name=? AND request=? AND token=? AND state IS NULL AND until>{NOW} \
+             AND NOT {watched}"
+        ))
+        .bytes(farewell)
+        .with(keep)
+        .bytes(&key.ns)
+        .bytes(&key.name)
+        .bytes(request)
+        .with(token)
+        .bytes(&key.ns)
+    }
+
+    /// The whole row with the time, whether somebody watches and the least token; one line in any
+    /// case.
+    pub(crate) fn read(key: &Key) -> Sql {
+        Sql::new(format!(
+            "SELECT n.seq,n.token,n.request,n.since,n.until,n.lease,n.details,n.ended,n.state,{NOW},\
+             COALESCE(m.watched_until,0)>{NOW},COALESCE(m.floor,0) \
+             FROM (SELECT 1 one) o LEFT JOIN clinch_meta m ON m.ns=? \
+             LEFT JOIN clinch_names n ON n.ns=? AND n.name=?"
+        ))
+        .bytes(&key.ns)
+        .bytes(&key.ns)
+        .bytes(&key.name)
+    }
+
+    /// Makes the row of a free name, unless there is one.
+    pub(crate) fn make(key: &Key, least: u64) -> Sql {
+        Sql::new(format!(
+            "INSERT IGNORE INTO clinch_names \
+             (ns,name,request,lease,since,until,seq,token,owner,details,ended) \
+             VALUES (?,?,'',0,0,0,\
+             GREATEST({NOW},?,COALESCE((SELECT floor FROM clinch_meta WHERE ns=?),0)+1),\
+             0,'','','')"
+        ))
+        .bytes(&key.ns)
+        .bytes(&key.name)
+        .with(least)
+        .bytes(&key.ns)
+    }
+
+    /// Writes a row that has not changed since it was read, and that nobody has begun to watch.
+    pub(crate) fn write(key: &Key, new: &Content, seq: u64, before: u64, watching: bool) -> Sql {
+        let sql = Sql::new(
+            "UPDATE clinch_names SET seq=?,token=?,request=?,since=?,until=?,lease=?,owner=?,details=?,\
+             ended=?,state=? WHERE ns=? AND name=? AND seq=?",
+        )
+        .with(seq)
+        .with(new.token)
+        .bytes(&new.request)
+        .with(new.since)
+        .with(new.until)
+        .with(new.lease)
+        .bytes(&new.owner)
+        .bytes(&new.details)
+        .bytes(&new.ended)
+        .with(new.state.clone())
+        .bytes(&key.ns)
+        .bytes(&key.name)
+        .with(before);
+        match watching {
+            true => sql,
+            false => sql.then(&format!(" AND NOT {}", watched())).bytes(&key.ns),
+        }
+    }
+
+    /// For a general row: no claim in it has run out by now.
+    pub(crate) const NOTHING_ENDED: &str =
+        " AND until>TIMESTAMPDIFF(MICROSECOND,'2020-01-01',UTC_TIMESTAMP(6))";
+
+    /// The rows of names that are in use, from `from` on.
+    pub(crate) fn in_use(ns: &[u8], from: &[u8], past: bool, count: u64) -> Sql {
+        let more = if past { ">" } else { ">=" };
+        Sql::new(format!(
+            "SELECT name,{COLUMNS},{NOW} FROM clinch_names WHERE ns=? AND name{more}? \
+             AND (request<>'' OR state IS NOT NULL) ORDER BY name LIMIT ?"
+        ))
+        .bytes(ns)
+        .bytes(from)
+        .with(count)
+    }
+
+    /// The rows of these names.
+    pub(crate) fn these<'a>(ns: &[u8], names: impl IntoIterator<Item = &'a [u8]>) -> Sql {
+        Sql::new(format!(
+            "SELECT name,{COLUMNS},{NOW} FROM clinch_names WHERE ns=? AND name IN ("
+        ))
+        .bytes(ns)
+        .list(names)
+        .then(")")
+    }
+}

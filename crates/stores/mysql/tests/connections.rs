@@ -1,0 +1,199 @@
+//! Connections end: by an administrator, by the server, by a restart. Locks go on.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test: it plays the user, who has a runtime"
+)]
+
+mod common;
+
+use std::time::Duration;
+
+use clinch_testkit::servers::MariaDb;
+use clinch_testkit::wait::{eventually, soon};
+use common::{Client, LONG, all_free, clinch, number, pass};
+
+const LEASE: Duration = Duration::from_secs(8);
+
+async fn waits(client: &Client, name: &str) {
+    let name = clinch_core::Name::new(name).unwrap();
+    eventually("the waiter is queued", async || {
+        let view = client.store.inspect(&name).await.unwrap();
+        view.is_some_and(|view| view.waiters.len() == 1)
+    })
+    .await;
+}
+
+/// KILL for every connection: while idle, held, waited for, and before the release.
+#[tokio::test]
+async fn killed_connections_at_each_step_cost_no_lock() {
+    let server = MariaDb::start().unwrap();
+    let (one, other) = (clinch(&server.url()).await, clinch(&server.url()).await);
+    let watch = Client::at(&server).await;
+    assert!(server.kill_connections().unwrap() > 0);
+    let lock = one.lock("a").lease(LEASE);
+    let guard = soon("the lock", lock.acquire()).await.unwrap();
+    server.kill_connections().unwrap();
+    let lock = other.lock("a").lease(LEASE);
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    waits(&watch, "a").await;
+    // The bell, too.
+    server.kill_connections().unwrap();
+    let before = number(&guard);
+    assert!(guard.is_valid());
+    assert!(
+        soon("the release", guard.release())
+            .await
+            .unwrap()
+            .was_held()
+    );
+    let next = soon("the waiter", waiting).await.unwrap().unwrap();
+    assert!(number(&next) > before);
+    server.kill_connections().unwrap();
+    assert!(
+        soon("the release", next.release())
+            .await
+            .unwrap()
+            .was_held()
+    );
+    all_free(&server).await;
+}
+
+/// Connections are killed again and again while tasks of two clients take turns.
+#[tokio::test]
+async fn killed_connections_all_the_time_cost_no_lock() {
+    let server = MariaDb::start().unwrap();
+    let mut tasks = Vec::new();
+    for _ in 0..2 {
+        let client = clinch(&server.url()).await;
+        tasks.push(tokio::spawn(async move {
+            let mut last = 0;
+            for _ in 0..30 {
+                let guard = client.lock("a").lease(LEASE).acquire().await.unwrap();
+                assert!(number(&guard) > last);
+                last = number(&guard);
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    while !tasks.iter().all(|task| task.is_finished()) {
+        server.kill_connections().unwrap();
+        pass(Duration::from_millis(50)).await;
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    all_free(&server).await;
+}
+
+/// The server ends idle sessions after a second, and those of clinch ask for more.
+#[tokio::test]
+async fn wait_timeout_passes_while_a_lock_idles() {
+    let server = MariaDb::with()
+        .option("wait-timeout", "1")
+        .option("interactive-timeout", "1")
+        .start()
+        .unwrap();
+    let clinch = clinch(&server.url()).await;
+    let guard = clinch.lock("a").lease(LONG).acquire().await.unwrap();
+    pass(Duration::from_secs(3)).await;
+    assert!(guard.is_valid());
+    assert!(guard.release().await.unwrap().was_held());
+    all_free(&server).await;
+}
+
+/// kill -9: what was committed is there again, and clients go on by themselves.
+#[tokio::test]
+async fn a_killed_server_comes_back_with_its_locks() {
+    let server = MariaDb::start().unwrap();
+    let (one, other) = (clinch(&server.url()).await, clinch(&server.url()).await);
+    let watch = Client::at(&server).await;
+    let guard = one.lock("a").lease(LONG).acquire().await.unwrap();
+    let delayed = one
+        .lock("d")
+        .lease(LONG)
+        .lock_delay(LONG)
+        .acquire()
+        .await
+        .unwrap();
+    watch.store.evict(delayed.name(), None).await.unwrap();
+    let lock = other.lock("a").lease(LONG);
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    waits(&watch, "a").await;
+    server.kill().unwrap();
+    server.start_again().unwrap();
+    let current = soon("an answer", async {
+        loop {
+            if let Ok(current) = one.check(&guard.sequencer()).await {
+                return current;
+            }
+        }
+    });
+    assert!(current.await.is_current());
+    assert!(guard.is_valid());
+    let before = number(&guard);
+    let released = soon("the release", guard.release()).await.unwrap();
+    assert!(released.was_held());
+    let next = soon("the waiter", waiting).await.unwrap().unwrap();
+    assert!(number(&next) > before);
+    let delayed = soon("an answer", other.lock("d").try_acquire()).await;
+    assert!(delayed.unwrap().is_none(), "the lock-delay is forgotten");
+}
+
+#[tokio::test]
+async fn a_closed_client_leaves_no_connection() {
+    let server = MariaDb::start().unwrap();
+    let (one, other) = (clinch(&server.url()).await, clinch(&server.url()).await);
+    let guard = one.lock("a").lease(LONG).acquire().await.unwrap();
+    let lock = other.lock("a").lease(LONG);
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    eventually("a bell", async || {
+        let bells = server
+            .sql("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%GET_LOCK%'")
+            .unwrap();
+        bells.trim() != "0"
+    })
+    .await;
+    waiting.abort();
+    guard.release().await.unwrap();
+    one.close().await.unwrap();
+    other.close().await.unwrap();
+    eventually("no connections", async || {
+        server.status("Threads_connected").unwrap() == 1
+    })
+    .await;
+}
+
+/// Twenty claims of one process wait, on as many names: two parked connections in all.
+#[tokio::test]
+async fn waiters_of_one_process_share_two_connections() {
+    let server = MariaDb::start().unwrap();
+    let holder = clinch(&server.url()).await;
+    let waiter = clinch(&format!("{}?pool=2", server.url())).await;
+    let mut guards = Vec::new();
+    let mut waiting = Vec::new();
+    for n in 0..20 {
+        let name = format!("n{n}");
+        guards.push(holder.lock(&name).lease(LONG).acquire().await.unwrap());
+        let lock = waiter.lock(&name).lease(LONG);
+        waiting.push(tokio::spawn(async move { lock.acquire().await }));
+    }
+    let count = |text: &str| {
+        let sql = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE {text}");
+        server.sql(&sql).unwrap().trim().parse::<usize>().unwrap()
+    };
+    eventually("a bell", async || {
+        count("info LIKE '%GET_LOCK%clinch%'") > 1
+    })
+    .await;
+    // Eight for the holder at most, two for the waiter, two of its bell.
+    assert!(count("user='clinch'") <= 12);
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    for task in waiting {
+        drop(soon("a waiter", task).await.unwrap().unwrap());
+    }
+}

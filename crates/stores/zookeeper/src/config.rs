@@ -1,0 +1,219 @@
+//! The URL of a ZooKeeper store.
+
+use std::time::Duration;
+
+use clinch_core::{Error, Result, StoreUrl, percent_decode};
+
+/// ZooKeeper's own port.
+const PORT: u16 = 2181;
+/// How long an answer is waited for.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The `tickTime` of a server that nobody has changed.
+const DEFAULT_TICK: Duration = Duration::from_secs(2);
+/// The parameters of the URL.
+const KNOWN: [&str; 3] = ["acl", "tick", "timeout"];
+
+/// What the URL says.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// The servers, as the driver wants them: `host:port,host:port`.
+    pub(crate) servers: String,
+    /// Where locks live: empty, or a path with a slash in front.
+    pub(crate) chroot: String,
+    /// Who we are to the servers.
+    pub(crate) login: Option<Login>,
+    /// Who may touch our nodes.
+    pub(crate) acl: Access,
+    /// The ensemble's `tickTime`: how late its leader may hear that a session lives.
+    pub(crate) tick: Duration,
+    /// How long an answer is waited for.
+    pub(crate) timeout: Duration,
+}
+
+/// A name and a password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Login {
+    user: String,
+    password: String,
+}
+
+/// Who may touch our nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everybody.
+    Open,
+    /// The user who made them.
+    CreatorAll,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Login({:?}, \"***\")", self.user)
+    }
+}
+
+impl Login {
+    /// What the scheme `digest` wants.
+    pub(crate) fn digest(&self) -> Vec<u8> {
+        format!("{}:{}", self.user, self.password).into_bytes()
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let (user, password) = text.split_once(':').ok_or_else(|| {
+            Error::invalid("the password is missing").with_advice("write user:password@host")
+        })?;
+        Ok(Self {
+            user: decoded(user)?,
+            password: decoded(password)?,
+        })
+    }
+}
+
+impl Config {
+    pub(crate) fn from_url(url: &StoreUrl) -> Result<Self> {
+        Self::parse(&mut url.clone()).map_err(|error| error.with_store("zookeeper"))
+    }
+
+    fn parse(url: &mut StoreUrl) -> Result<Self> {
+        let rest = url.rest().strip_prefix("//").ok_or_else(|| {
+            Error::invalid(format!("{url} has no //"))
+                .with_advice("write zookeeper://host:port/path")
+        })?;
+        let (login, rest) = match rest.rsplit_once('@') {
+            Some((login, rest)) => (Some(Login::parse(login)?), rest.to_owned()),
+            None => (None, rest.to_owned()),
+        };
+        let (hosts, path) = rest.split_once('/').unwrap_or((&rest, ""));
+        let config = Self {
+            servers: servers(hosts)?,
+            chroot: chroot(path)?,
+            acl: match url.take("acl").as_deref() {
+                None | Some("open") => Access::Open,
+                Some("creator-all") => Access::CreatorAll,
+                Some(other) => {
+                    return Err(Error::invalid(format!("acl={other} is not known"))
+                        .with_advice("it is open or creator-all"));
+                }
+            },
+            login,
+            tick: url.take_duration("tick")?.unwrap_or(DEFAULT_TICK),
+            timeout: url.take_duration("timeout")?.unwrap_or(DEFAULT_TIMEOUT),
+        };
+        url.finish(&KNOWN)?;
+        if config.timeout.is_zero() || config.tick.is_zero() {
+            return Err(Error::invalid("timeout and tick must be above 0"));
+        }
+        if config.acl == Access::CreatorAll && config.login.is_none() {
+            return Err(Error::invalid("acl=creator-all needs a user")
+                .with_advice("write zookeeper://user:password@host"));
+        }
+        Ok(config)
+    }
+
+    /// How long a session must last so that a hold with this lease, and its lock-delay after it,
+    /// are never ended too early by the ensemble: see docs/decisions/0012-zookeeper.md.
+    pub(crate) fn session_for(&self, lease: Duration, lock_delay: Duration) -> Duration {
+        lease + lease / 4 + self.tick + lock_delay
+    }
+
+    /// The longest lease that fits into a session of this length.
+    pub(crate) fn lease_in(&self, session: Duration) -> Duration {
+        session.saturating_sub(self.tick) * 4 / 5
+    }
+}
+
+fn servers(hosts: &str) -> Result<String> {
+    let mut servers: Vec<String> = Vec::new();
+    for host in hosts.split(',') {
+        let bad = || {
+            Error::invalid(format!("{host:?} is not a host")).with_advice("write host or host:port")
+        };
+        let end = host.rfind(']').unwrap_or(0);
+        let (name, port) = match host.get(end..).and_then(|rest| rest.rfind(':')) {
+            Some(colon) => host.split_at(end + colon),
+            None => (host, ""),
+        };
+        if name.is_empty() || name.contains(['/', '@']) {
+            return Err(bad());
+        }
+        let port = match port.strip_prefix(':') {
+            Some(port) => port.parse().map_err(|_| bad())?,
+            None => PORT,
+        };
+        let server = format!("{}:{port}", decoded(name)?);
+        if servers.contains(&server) {
+            return Err(Error::invalid(format!("{server} is given twice")));
+        }
+        servers.push(server);
+    }
+    Ok(servers.join(","))
+}
+
+fn chroot(path: &str) -> Result<String> {
+    let mut chroot = String::new();
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        let part = decoded(part)?;
+        if part == "." || part == ".." || part.chars().any(|c| c.is_control() || c == '/') {
+            return Err(Error::invalid(format!("{part:?} is not a part of a path")));
+        }
+        chroot.push('/');
+        chroot.push_str(&part);
+    }
+    Ok(chroot)
+}
+
+fn decoded(text: &str) -> Result<String> {
+    percent_decode(text).ok_or_else(|| Error::invalid("the URL has a broken % escape"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<Config> {
+        Config::from_url(&url.parse().unwrap())
+    }
+
+    #[test]
+    fn urls_are_read() {
+        let config = read("zookeeper://a:1,b,[::1]:3/x/y?tick=200ms").unwrap();
+        assert_eq!(config.servers, "a:1,b:2181,[::1]:3");
+        assert_eq!(config.chroot, "/x/y");
+        assert_eq!(config.tick, Duration::from_millis(200));
+        assert!(config.login.is_none() && config.acl == Access::Open);
+        let config = read("zookeeper://me:p%40ss@a/?acl=creator-all").unwrap();
+        assert_eq!(config.login.as_ref().unwrap().digest(), b"me:p@ss");
+        assert_eq!(config.chroot, "");
+        assert!(
+            !format!("{config:?}").contains("p@ss"),
+            "a password in a log"
+        );
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for url in [
+            "zookeeper:a",
+            "zookeeper://",
+            "zookeeper://a,a",
+            "zookeeper://a:x",
+            "zookeeper://a?acl=all",
+            "zookeeper://a?acl=creator-all",
+            "zookeeper://a?tik=1s",
+            "zookeeper://a?timeout=0s",
+            "zookeeper://me@a",
+            "zookeeper://a/../b",
+        ] {
+            assert!(read(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_session_outlives_its_lease() {
+        let config = read("zookeeper://a").unwrap();
+        // The default lease fits into what servers allow by default.
+        let session = config.session_for(Duration::from_secs(30), Duration::ZERO);
+        assert!(session <= Duration::from_secs(40));
+        assert!(config.lease_in(session) >= Duration::from_secs(30));
+    }
+}

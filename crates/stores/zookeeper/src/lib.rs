@@ -1,0 +1,32 @@
+//! The ZooKeeper store of clinch: an ephemeral sequential node for each claim, in the layout of
+//! Curator's locks.
+//!
+//! Reading order of the source: `store`, `places` (who holds, told by names), `claim`, `wakes`
+//! (waiting), `renew`, `leave`, then `session` (one for each length of lease), `book` (what this
+//! client has asked for), `notice` (how the last hold ended), `janitor`, `inspect` and `events`.
+
+mod book;
+mod claim;
+mod config;
+mod core;
+mod doctor;
+mod error;
+mod events;
+mod floor;
+mod inspect;
+mod janitor;
+mod leave;
+mod notice;
+mod open;
+mod paths;
+mod places;
+mod promises;
+mod record;
+mod renew;
+mod scene;
+mod session;
+mod store;
+mod wakes;
+
+pub use open::{open, stores};
+pub use store::ZooKeeperStore;

@@ -1,0 +1,193 @@
+//! Keeping holds.
+//!
+//! The driver's pings keep a session alive by themselves. What a renewal adds is the proof: one
+//! transaction for all holds of a session, which the leader commits with a majority, says that the
+//! session lived and that the nodes were there when it was sent or later.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clinch_core::store::{Ending, LostReason, RenewReply, Renewal};
+use clinch_core::{BootTime, Result};
+use zookeeper_client::{CreateMode, Error as Zk, MultiWriteError};
+
+use crate::book::{Entry, Node};
+use crate::claim::begin;
+use crate::core::Core;
+use crate::error::{is_dead, sending};
+use crate::leave::{held, why};
+use crate::session::Session;
+
+/// Nodes in one transaction: well below the size that servers accept.
+const MOST: usize = 500;
+
+/// A renewal that is to be sent.
+struct Due<'a> {
+    at: usize,
+    renewal: &'a Renewal,
+    entry: Arc<Entry>,
+    node: Node,
+}
+
+/// Handles renewals; see [`Store::renew`](clinch_core::store::Store::renew).
+pub(crate) async fn renew(core: &Arc<Core>, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
+    let mut replies = vec![RenewReply::Lost(LostReason::Forgotten); renewals.len()];
+    let mut due: BTreeMap<i64, (Arc<Session>, Vec<Due<'_>>)> = BTreeMap::new();
+    let sent = core.clock.now();
+    for (at, renewal) in renewals.iter().enumerate() {
+        let reply = match prepare(core, renewal, sent).await? {
+            Ok((entry, node)) => {
+                let session = entry.state().session.clone();
+                let (_, group) = due
+                    .entry(session.id)
+                    .or_insert_with(|| (session, Vec::new()));
+                group.push(Due {
+                    at,
+                    renewal,
+                    entry,
+                    node,
+                });
+                continue;
+            }
+            Err(reason) => RenewReply::Lost(reason),
+        };
+        if let Some(slot) = replies.get_mut(at) {
+            *slot = reply;
+        }
+    }
+    for (session, group) in due.into_values() {
+        let mut group = group;
+        while !group.is_empty() {
+            let rest = group.split_off(group.len().min(MOST));
+            for (at, reply) in together(core, &session, group).await? {
+                if let Some(slot) = replies.get_mut(at) {
+                    *slot = reply;
+                }
+            }
+            group = rest;
+        }
+    }
+    Ok(replies)
+}
+
+/// The node of a hold that can be renewed, or why it cannot.
+async fn prepare(
+    core: &Arc<Core>,
+    renewal: &Renewal,
+    now: BootTime,
+) -> Result<Result<(Arc<Entry>, Node), LostReason>> {
+    let hold = &renewal.hold;
+    let Some(entry) = core.book.find(hold.request) else {
+        let past = core.book.past(hold.request);
+        return Ok(Err(past.map_or(LostReason::Forgotten, |past| past.reason)));
+    };
+    let Some(node) = held(&entry, hold.seq) else {
+        return Ok(Err(LostReason::Forgotten));
+    };
+    if let Err(reason) = begin(core, &entry, now, renewal.lease) {
+        return Ok(Err(reason));
+    }
+    stretch(core, &entry, renewal.lease).await?;
+    Ok(Ok((entry, node)))
+}
+
+/// Renews holds of one session; whoever is gone is taken out, and the rest is tried again.
+async fn together(
+    core: &Core,
+    session: &Session,
+    mut group: Vec<Due<'_>>,
+) -> Result<Vec<(usize, RenewReply)>> {
+    let mut replies = Vec::with_capacity(group.len());
+    while !group.is_empty() {
+        match commit(session, &group).await {
+            Ok(()) => {
+                for due in group.drain(..) {
+                    replies.push((due.at, RenewReply::Held));
+                }
+            }
+            Err(MultiWriteError::OperationFailed {
+                index,
+                source: Zk::NoNode,
+            }) if index < group.len() => {
+                let gone = group.remove(index);
+                let reason = why(core, &gone.entry).await.map_err(sending)?;
+                replies.push((gone.at, RenewReply::Lost(reason)));
+            }
+            Err(error) if is_dead(&Zk::from(error.clone())) => {
+                for due in group.drain(..) {
+                    core.book
+                        .end(&due.entry, Ending::Expired, LostReason::Expired);
+                    replies.push((due.at, RenewReply::Lost(LostReason::Expired)));
+                }
+            }
+            Err(error) => return Err(sending(error.into())),
+        }
+    }
+    Ok(replies)
+}
+
+async fn commit(session: &Session, group: &[Due<'_>]) -> Result<(), MultiWriteError> {
+    let client = session.client(1)?;
+    let mut writer = client.new_multi_writer();
+    for due in group {
+        let path = due.entry.path(&due.node);
+        match &due.renewal.value {
+            None => writer.add_check_version(&path, -1)?,
+            Some(value) => {
+                let record = {
+                    let mut state = due.entry.state();
+                    state.record.value = Some(value.clone());
+                    state.record.write()
+                };
+                writer.add_set_data(&path, &record, None)?;
+            }
+        }
+    }
+    session.within(writer.commit()).await??;
+    Ok(())
+}
+
+/// Moves a claim to a longer session, if this lease needs one: a transaction of that session takes
+/// its node away and makes it again at the same place in line. The token stays.
+pub(crate) async fn stretch(core: &Arc<Core>, entry: &Arc<Entry>, lease: Duration) -> Result<()> {
+    let needed = core
+        .sessions
+        .config
+        .session_for(lease, entry.claim.lock_delay);
+    let (node, old, mut record) = {
+        let state = entry.state();
+        let Some(node) = state.node.clone() else {
+            return Ok(());
+        };
+        if state.session.timeout >= needed {
+            return Ok(());
+        }
+        (node, state.session.clone(), state.record.clone())
+    };
+    let session = core
+        .sessions
+        .for_claim(lease, entry.claim.lock_delay)
+        .await?;
+    record.seq = Some(node.seq);
+    let path = entry.path(&node);
+    let moved = async {
+        let client = session.client(1)?;
+        let mut writer = client.new_multi_writer();
+        let options = session.options(CreateMode::Ephemeral);
+        writer.add_set_data(&path, &record.write(), None)?;
+        writer.add_delete(&path, None)?;
+        writer.add_create(&path, &record.write(), &options)?;
+        session.within(writer.commit()).await?.map_err(Zk::from)
+    };
+    match moved.await {
+        Ok(_) => {
+            core.book.moved(entry, &old, session);
+            entry.state().record = record;
+            Ok(())
+        }
+        // What follows finds out that it is gone.
+        Err(Zk::NoNode) => Ok(()),
+        Err(error) => Err(sending(error)),
+    }
+}

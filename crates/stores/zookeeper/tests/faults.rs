@@ -1,0 +1,279 @@
+//! Replies are lost, connections cut, sessions closed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test: it plays the user, who has a runtime"
+)]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clinch_core::store::{ClaimReply, Ending, ReleaseReply, RenewReply, Wake};
+use clinch_core::{LostReason, Status};
+use clinch_testkit::proxy::{Direction, Flow, Frame, Splitter, Then, jute};
+use clinch_testkit::wait::{eventually, soon};
+use common::{
+    Client, LONG, clinch, hold, number, proxy, proxy_with, renewal, room, shared, through, until,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// The node is there, and the client does not know: it finds its own node again, by name, and does
+/// not make a second one.
+#[tokio::test]
+async fn a_lost_reply_of_create_is_found_again() {
+    let proxy = proxy(shared()).await;
+    for (round, then) in [Then::Reset, Then::Stay].into_iter().enumerate() {
+        let folder = format!("create-{round}");
+        let client = Client::at(&through(&proxy, &folder)).await;
+        let other = Client::at(&room(&shared().url(), &folder)).await;
+        client.warm_up("a", LONG).await;
+        let claim = client.mutex("a", LONG);
+        // The answers are those to get and create.
+        proxy.links().last().unwrap().swallow(2, then);
+        let unknown = client.store.claim(&claim).await.unwrap_err();
+        assert!(unknown.may_have_taken_effect(), "{unknown}");
+        until(&other, "a", 1, 0).await;
+        let grant = soon("the claim", async {
+            loop {
+                match client.store.claim(&claim).await {
+                    Ok(ClaimReply::Granted(grant)) => return grant,
+                    Ok(other) => panic!("{other:?}"),
+                    Err(error) => assert!(error.is_temporary(), "{error}"),
+                }
+            }
+        })
+        .await;
+        until(&other, "a", 1, 0).await;
+        assert!(
+            other
+                .store
+                .check(&claim.name, grant.seq)
+                .await
+                .unwrap()
+                .is_current()
+        );
+        let end = client.store.release(&hold(&claim, &grant)).await.unwrap();
+        assert_eq!(end, ReleaseReply::Released);
+        until(&other, "a", 0, 0).await;
+    }
+}
+
+/// Dropped between the request and the reply: a withdrawal finds the node.
+#[tokio::test]
+async fn a_withdrawal_finds_a_node_that_nobody_knows_of() {
+    let proxy = proxy(shared()).await;
+    let client = Client::at(&through(&proxy, "withdrawn")).await;
+    let other = Client::at(&room(&shared().url(), "withdrawn")).await;
+    client.warm_up("a", LONG).await;
+    let claim = client.mutex("a", LONG);
+    proxy.links().last().unwrap().swallow(2, Then::Reset);
+    client.store.claim(&claim).await.unwrap_err();
+    until(&other, "a", 1, 0).await;
+    soon("the withdrawal", async {
+        while let Err(error) = client.store.withdraw(&claim).await {
+            assert!(error.is_temporary(), "{error}");
+        }
+    })
+    .await;
+    until(&other, "a", 0, 0).await;
+    let late = client.store.claim(&claim).await.unwrap();
+    assert_eq!(late, ClaimReply::Gone(LostReason::Released));
+    until(&other, "a", 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_lost_reply_of_a_release_is_a_release() {
+    let proxy = proxy(shared()).await;
+    let client = clinch(&through(&proxy, "release")).await;
+    let other = Client::at(&room(&shared().url(), "release")).await;
+    let guard = client.lock("a").lease(LONG).acquire().await.unwrap();
+    proxy.links().last().unwrap().swallow(1, Then::Reset);
+    let end = soon("the release", guard.release()).await.unwrap();
+    assert_eq!(end, ReleaseReply::Released);
+    until(&other, "a", 0, 0).await;
+}
+
+/// The list is on its way while the claim ahead goes: the watch finds nothing to watch.
+#[tokio::test]
+async fn a_predecessor_that_goes_between_list_and_watch_is_no_trap() {
+    let proxy = proxy(shared()).await;
+    let (one, two) = (
+        Client::at(&room(&shared().url(), "between")).await,
+        Client::at(&through(&proxy, "between")).await,
+    );
+    two.warm_up("warm", LONG).await;
+    let (held, waiting) = (one.mutex("a", LONG), two.mutex("a", LONG));
+    let grant = one.granted(&held).await;
+    // Answers to get, create and list; the last one waits in the network.
+    let link = proxy.links().pop().unwrap();
+    link.swallow(3, Then::Hold);
+    let mut wakes = two.store.wakes(&waiting);
+    let release = async {
+        until(&one, "a", 1, 1).await;
+        one.store.release(&hold(&held, &grant)).await.unwrap();
+        until(&one, "a", 1, 0).await;
+        link.flow(Direction::Down, Flow::Pass);
+    };
+    let (reply, ()) = tokio::join!(two.store.claim(&waiting), release);
+    // It was told what was true when it was listed.
+    assert!(matches!(reply.unwrap(), ClaimReply::Queued(q) if q.ahead == 0));
+    let wake = soon("the turn", wakes.next()).await;
+    let Some(Wake::Granted(turn)) = wake else {
+        panic!("{wake:?}");
+    };
+    let before = turn.predecessor.unwrap();
+    assert_eq!((before.ending, before.seq), (Ending::Released, grant.seq));
+}
+
+/// The claim ahead goes while the waiter has no connection: the servers tell it afterwards. Nothing
+/// is repeated here, so the watch alone brings the turn.
+#[tokio::test]
+async fn a_watch_that_fires_while_disconnected_is_heard_later() {
+    let proxy = proxy(shared()).await;
+    let (one, two) = (
+        Client::at(&room(&shared().url(), "disconnected")).await,
+        Client::at(&through(&proxy, "disconnected")).await,
+    );
+    let (held, waiting) = (one.mutex("a", LONG), two.mutex("a", LONG));
+    let grant = one.granted(&held).await;
+    two.queued(&waiting).await;
+    let mut wakes = two.store.wakes(&waiting);
+    let sent = two.store.operations();
+    eventually("the watch is set", async || two.store.operations() >= sent).await;
+    proxy.down();
+    eventually("it is cut off", async || proxy.open() == 0).await;
+    one.store.release(&hold(&held, &grant)).await.unwrap();
+    until(&one, "a", 1, 0).await;
+    proxy.heal();
+    let wake = soon("the turn", wakes.next()).await;
+    assert!(matches!(wake, Some(Wake::Granted(_))), "{wake:?}");
+}
+
+/// Suspect while there is no connection, lost at the deadline, and not a moment after the ensemble
+/// lets somebody else in.
+#[tokio::test]
+async fn a_holder_that_is_cut_off_is_suspect_and_then_lost() {
+    let lease = Duration::from_secs(2);
+    let proxy = proxy(shared()).await;
+    let cut = clinch(&through(&proxy, "cut")).await;
+    let other = clinch(&room(&shared().url(), "cut")).await;
+    let guard = cut.lock("a").lease(lease).acquire().await.unwrap();
+    proxy.down();
+    eventually("it is suspected", async || {
+        guard.status() == Status::Suspect || !guard.is_valid()
+    })
+    .await;
+    let lock = other.lock("a").lease(LONG);
+    let next = soon("the next", lock.acquire()).await.unwrap();
+    assert!(!guard.is_valid(), "both say that they hold it");
+    assert!(number(&next) > number(&guard));
+    let before = next.predecessor().unwrap();
+    assert_eq!(
+        (before.ending, before.seq),
+        (Ending::Expired, number(&guard))
+    );
+}
+
+/// Captures what the server says when a session is opened: its id and its password.
+fn capturing(seen: Arc<Mutex<Vec<Vec<u8>>>>) -> Splitter {
+    let inner = jute();
+    Arc::new(move || {
+        let (mut split, seen) = (inner(), seen.clone());
+        let mut first = true;
+        Box::new(move |bytes: &[u8]| {
+            let frames: Vec<Frame> = split(bytes);
+            if let Some(frame) = frames.first()
+                && std::mem::take(&mut first)
+            {
+                seen.lock().unwrap().push(frame.bytes.clone());
+            }
+            frames
+        })
+    })
+}
+
+/// Closes a session from outside, with the words of its own greeting.
+async fn close_session(port: u16, greeting: &[u8]) {
+    // length 4, version 4, timeout 4, session 8, password 4 + 16
+    let (id, password) = (&greeting[12..20], &greeting[24..40]);
+    let mut hello = vec![0; 4];
+    hello.extend([0; 8]);
+    hello.extend(&greeting[8..12]);
+    hello.extend(id);
+    hello.extend(16_i32.to_be_bytes());
+    hello.extend(password);
+    hello.push(0);
+    let mut words = i32::try_from(hello.len()).unwrap().to_be_bytes().to_vec();
+    words.extend(hello);
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port))
+        .await
+        .unwrap();
+    stream.write_all(&words).await.unwrap();
+    let mut answer = [0; 40];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer[12..20], id, "the session is taken over");
+    let close = [0, 0, 0, 8, 0, 0, 0, 1, 255, 255, 255, 245];
+    stream.write_all(&close).await.unwrap();
+    let mut rest = Vec::new();
+    // The server ends the connection.
+    let _ = stream.read_to_end(&mut rest).await;
+}
+
+#[tokio::test]
+async fn a_session_that_is_closed_from_outside_loses_its_holds() {
+    let seen: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let proxy = proxy_with(shared(), capturing(seen.clone())).await;
+    let url = through(&proxy, "closed");
+    let (client, whole) = (Client::at(&url).await, clinch(&url).await);
+    let other = Client::at(&room(&shared().url(), "closed")).await;
+    let claim = client.mutex("a", LONG);
+    let grant = client.granted(&claim).await;
+    let greetings = |from: usize| {
+        // Both directions are heard; a server's greeting is shorter than a client's.
+        let seen = seen.lock().unwrap();
+        let all: Vec<_> = seen
+            .iter()
+            .filter(|words| words.len() < 45)
+            .cloned()
+            .collect();
+        all[from..].to_vec()
+    };
+    // The third: each client has one for itself, then the claim's own.
+    let mine = greetings(0).pop().unwrap();
+    close_session(shared().port(), &mine).await;
+    until(&other, "a", 0, 0).await;
+    let reply = soon("the word", async {
+        loop {
+            match client.store.renew(&[renewal(&claim, &grant)]).await {
+                Ok(replies) => return replies[0],
+                Err(error) => assert!(error.is_temporary(), "{error}"),
+            }
+        }
+    })
+    .await;
+    assert_eq!(reply, RenewReply::Lost(LostReason::Expired));
+    // New claims get a session of their own.
+    let again = client.mutex("a", LONG);
+    let newer = client.granted(&again).await;
+    assert!(newer.seq > grant.seq);
+    client.store.release(&hold(&again, &newer)).await.unwrap();
+    // The same for a whole client: the guard learns of it with the next renewal.
+    let lease = Duration::from_secs(3);
+    let before = greetings(0).len();
+    let guard = whole.lock("b").lease(lease).acquire().await.unwrap();
+    let mine = greetings(before).pop().unwrap();
+    close_session(shared().port(), &mine).await;
+    assert_eq!(soon("the loss", guard.lost()).await, LostReason::Expired);
+    drop(guard);
+    let lock = whole.lock("b").lease(lease);
+    assert!(
+        soon("a new session", lock.acquire())
+            .await
+            .unwrap()
+            .is_valid()
+    );
+}

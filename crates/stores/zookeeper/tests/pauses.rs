@@ -1,0 +1,136 @@
+//! Clients stand still past their sessions, holding and waiting.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
+
+mod common;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::{Clock, Result};
+use clinch_testkit::conformance::{Place, Subject};
+use clinch_testkit::holder::{self, Claiming, Holder};
+use clinch_testkit::servers::ZooKeeper;
+use clinch_testkit::wait::{eventually, soon};
+use clinch_zookeeper::ZooKeeperStore;
+use common::{LONG, clinch, number, room};
+use libtest_mimic::{Arguments, Trial};
+
+const LEASE: Duration = Duration::from_secs(2);
+/// The session of that lease, and the ticks in which servers count.
+const SESSION: Duration = Duration::from_millis(2_900);
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(holder::FLAG) {
+        return holder::serve(&[Arc::new(One) as Arc<dyn Subject>], words.collect());
+    }
+    let trials = vec![
+        trial(
+            "a_holder_paused_past_its_session_knows_that_it_lost",
+            || Box::pin(paused_holder()),
+        ),
+        trial("a_waiter_paused_past_its_session_does_not_enter", || {
+            Box::pin(paused_waiter())
+        }),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+type Run = std::pin::Pin<Box<dyn Future<Output = ()>>>;
+
+fn trial(name: &str, run: fn() -> Run) -> Trial {
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(run());
+        Ok(())
+    })
+}
+
+/// How a holder process opens its store.
+struct One;
+
+#[async_trait]
+impl Subject for One {
+    fn name(&self) -> String {
+        "zookeeper".into()
+    }
+
+    fn info(&self) -> StoreInfo {
+        ZooKeeperStore::describe()
+    }
+
+    async fn place(&self) -> Result<Box<dyn Place>> {
+        unreachable!("holders are told where the store is")
+    }
+
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+        clinch_zookeeper::open(&url.parse()?, context).await
+    }
+}
+
+async fn paused_holder() {
+    let server = ZooKeeper::start().unwrap();
+    let url = room(&server.url(), "pauses");
+    let mut holder = Holder::spawn("zookeeper", &url, "clinch").await;
+    let old = holder.acquire(&Claiming::lock("a", LEASE)).await.unwrap();
+    holder.watch_for_pause("a", LEASE).await;
+    holder.stop().await;
+    let other = clinch(&url).await;
+    let next = other.lock("a").lease(LONG);
+    let next = soon("the end of its session", next.acquire())
+        .await
+        .unwrap();
+    assert!(next.token().get() > old);
+    holder.cont();
+    assert_eq!(holder.reply().await["valid"], false, "both are valid");
+    assert_ne!(holder.release("a").await, "released");
+    // What it does late changes nothing.
+    let view = other.inspect("a").await.unwrap().unwrap();
+    assert_eq!(view.holders[0].token.unwrap().seq(), number(&next));
+    // And it goes on with a new session.
+    next.release().await.unwrap();
+    let again = holder.acquire(&Claiming::lock("a", LEASE)).await.unwrap();
+    assert!(again > old);
+}
+
+/// Its turn comes while it stands still, and so does the end of its session: when it wakes up, the
+/// event and the connection are old. Somebody else is in.
+async fn paused_waiter() {
+    let server = ZooKeeper::start().unwrap();
+    let url = room(&server.url(), "pauses");
+    let (one, two) = (clinch(&url).await, clinch(&url).await);
+    let guard = one.lock("a").lease(LONG).acquire().await.unwrap();
+    let mut waiter = Holder::spawn("zookeeper", &url, "clinch").await;
+    waiter.start_acquire(&Claiming::lock("a", LEASE));
+    let waiting = async || one.inspect("a").await.unwrap().unwrap().waiters.len();
+    eventually("it waits", async || waiting().await == 1).await;
+    waiter.stop().await;
+    guard.release().await.unwrap();
+    let next = two.lock("a").lease(LONG);
+    let next = soon("the end of its session", next.acquire())
+        .await
+        .unwrap();
+    waiter.cont();
+    // For a while it could enter, and must not: it queues again.
+    let end = Clock::boot().now() + SESSION;
+    eventually("it waits again", async || {
+        let view = two.inspect("a").await.unwrap().unwrap();
+        assert_eq!(view.holders[0].token.unwrap().seq(), number(&next));
+        view.waiters.len() == 1 && Clock::boot().now() > end
+    })
+    .await;
+    let first = next.token().get();
+    next.release().await.unwrap();
+    assert!(waiter.acquired().await.unwrap() > first);
+}

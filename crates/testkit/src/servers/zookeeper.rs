@@ -1,0 +1,186 @@
+//! One ZooKeeper server.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use clinch_core::{Error, ErrorKind, Result};
+
+use super::zookeeper_builder::{Parts, ZooKeeperBuilder};
+use super::{Recipe, ServerProcess, failed};
+
+/// How long an answer to a four-letter word may take.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// A running ZooKeeper, alone in its folder; it is killed, and the folder removed, on drop.
+///
+/// ```
+/// use clinch_testkit::servers::ZooKeeper;
+/// let zookeeper = ZooKeeper::start()?;
+/// assert_eq!(zookeeper.word("ruok")?, "imok");
+/// assert_eq!(zookeeper.mode().as_deref(), Some("standalone"));
+/// zookeeper.kill()?;
+/// zookeeper.start_again()?;
+/// assert_eq!(zookeeper.sessions()?, 0);
+/// # Ok::<(), clinch_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ZooKeeper {
+    // Fields are dropped in this order: first the process, then its folder.
+    process: ServerProcess,
+    parts: Parts,
+}
+
+impl ZooKeeper {
+    /// A server alone, with ticks of 200 ms and sessions of 400 ms to 10 minutes.
+    pub fn start() -> Result<Self> {
+        Self::with().start()
+    }
+
+    /// A server with options.
+    pub fn with() -> ZooKeeperBuilder {
+        ZooKeeperBuilder::default()
+    }
+
+    /// Starts the process; a member of an ensemble is not ready before the others are there.
+    pub(super) fn launch(recipe: Recipe, parts: Parts) -> Result<Self> {
+        Ok(Self {
+            process: ServerProcess::start(recipe)?,
+            parts,
+        })
+    }
+
+    /// The port for clients. It stays the same over restarts.
+    pub fn port(&self) -> u16 {
+        self.parts.port.number()
+    }
+
+    /// `zookeeper://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("zookeeper://127.0.0.1:{}", self.port())
+    }
+
+    /// The private folder: `config`, `log` and `data`.
+    pub fn folder(&self) -> &Path {
+        self.parts.folder.path()
+    }
+
+    /// The process, for signals.
+    pub fn process(&self) -> &ServerProcess {
+        &self.process
+    }
+
+    /// Kills it, as a machine that loses its power does.
+    pub fn kill(&self) -> Result<()> {
+        self.process.kill()
+    }
+
+    /// Starts it again on the same port with its data, after killing it if it runs, and waits until
+    /// it serves.
+    pub fn start_again(&self) -> Result<()> {
+        self.process.restart()?;
+        self.wait_ready()
+    }
+
+    /// Starts it again without waiting: a member of an ensemble serves when a majority is there.
+    pub fn restart(&self) -> Result<()> {
+        self.process.restart()
+    }
+
+    /// Stops it with SIGSTOP: connections stay open, nothing is answered.
+    pub fn pause(&self) -> Result<()> {
+        self.process.pause()
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) -> Result<()> {
+        self.process.resume()
+    }
+
+    /// Whether it runs; a paused one does.
+    pub fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
+    /// What the server answers to a four-letter word (`ruok`, `mntr`, `cons`, `dump`, …).
+    pub fn word(&self, word: &str) -> Result<String> {
+        let asked = self.ask(word);
+        asked.map_err(|e| failed(format!("{word} to the ZooKeeper at {}", self.port()), e))
+    }
+
+    /// `standalone`, `leader` or `follower`, once it serves.
+    pub fn mode(&self) -> Option<String> {
+        let answer = self.ask("srvr").ok()?;
+        let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "));
+        mode.map(str::to_owned)
+    }
+
+    /// What `mntr` counts, by name.
+    pub fn counters(&self) -> Result<BTreeMap<String, String>> {
+        let text = self.word("mntr")?;
+        let pairs = text.lines().filter_map(|line| line.split_once('\t'));
+        Ok(pairs
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect())
+    }
+
+    /// Packets that clients have sent to this server since it started: requests, pings, and the
+    /// words of this kit.
+    pub fn packets(&self) -> Result<u64> {
+        self.counter("zk_packets_received")
+    }
+
+    /// Ephemeral nodes that this server knows of.
+    pub fn ephemerals(&self) -> Result<u64> {
+        self.counter("zk_ephemerals_count")
+    }
+
+    /// Sessions that live, whether or not they are connected. A follower knows of its own only.
+    pub fn sessions(&self) -> Result<u64> {
+        // A server that stands alone does not count them among its counters.
+        let dump = self.word("dump")?;
+        let count = dump.lines().find_map(|line| {
+            let line = line.strip_prefix("Session Sets (")?;
+            line.split(')').nth(1).map(|_| ())
+        });
+        let listed = dump
+            .lines()
+            .skip_while(|line| !line.starts_with("Session Sets"))
+            .take_while(|line| !line.starts_with("ephemeral nodes dump"))
+            .filter(|line| line.trim_start().starts_with("0x"))
+            .count();
+        match count {
+            Some(()) => Ok(listed as u64),
+            None => Err(strange("dump", &dump)),
+        }
+    }
+
+    fn counter(&self, name: &str) -> Result<u64> {
+        let counters = self.counters()?;
+        let value = counters.get(name).and_then(|value| value.parse().ok());
+        value.ok_or_else(|| strange("mntr", &format!("{counters:?}")))
+    }
+
+    fn ask(&self, word: &str) -> io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port()))?;
+        stream.set_read_timeout(Some(ANSWER))?;
+        stream.write_all(word.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        // It may have closed its side already.
+        let _ = stream.shutdown(Shutdown::Both);
+        Ok(answer)
+    }
+
+    /// Waits until it serves.
+    pub fn wait_ready(&self) -> Result<()> {
+        self.process.wait_ready(|| self.mode().is_some())
+    }
+}
+
+fn strange(word: &str, answer: &str) -> Error {
+    let message = format!("ZooKeeper's {word} says something else: {answer}");
+    Error::new(ErrorKind::Internal, message)
+}

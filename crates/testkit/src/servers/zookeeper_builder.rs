@@ -1,0 +1,136 @@
+//! How a ZooKeeper is to be set up.
+
+use clinch_core::Result;
+
+use super::zookeeper::ZooKeeper;
+use super::{Folder, Port, Recipe, on_free_port};
+
+/// Where Debian's package puts the server, and a logger for it.
+const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
+
+/// What every server gets: loopback only, short ticks so that sessions may be short, and generous
+/// limits between servers, because a busy machine is not a broken one.
+const BASICS: &str = "\
+tickTime=200
+initLimit=100
+syncLimit=25
+minSessionTimeout=400
+maxSessionTimeout=600000
+clientPortAddress=127.0.0.1
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=*
+autopurge.purgeInterval=0
+";
+
+/// Options of a [`ZooKeeper`] that is still to be started; see [`ZooKeeper::with`].
+///
+/// ```
+/// use clinch_testkit::servers::ZooKeeper;
+/// let zookeeper = ZooKeeper::with().config("maxSessionTimeout", "8000").start()?;
+/// assert!(zookeeper.word("conf")?.contains("maxSessionTimeout=8000"));
+/// # Ok::<(), clinch_core::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use = "nothing runs before start()"]
+pub struct ZooKeeperBuilder {
+    lines: Vec<String>,
+    properties: Vec<String>,
+    jaas: Option<String>,
+    /// Its number in an ensemble.
+    id: Option<usize>,
+}
+
+impl ZooKeeperBuilder {
+    /// A line of the configuration file. The last one of a name counts.
+    pub fn config(mut self, name: &str, value: &str) -> Self {
+        self.lines.push(format!("{name}={value}"));
+        self
+    }
+
+    /// A system property of the server's virtual machine.
+    pub fn property(mut self, name: &str, value: &str) -> Self {
+        self.properties.push(format!("-D{name}={value}"));
+        self
+    }
+
+    /// A user who logs in by SASL with DIGEST-MD5.
+    pub fn sasl_user(mut self, user: &str, password: &str) -> Self {
+        self.jaas = Some(format!(
+            "Server {{\n  org.apache.zookeeper.server.auth.DigestLoginModule required\n  \
+             user_{user}=\"{password}\";\n}};\n"
+        ));
+        self.property(
+            "zookeeper.authProvider.1",
+            "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        )
+    }
+
+    /// A member of an ensemble, by its number.
+    pub(super) fn member(mut self, id: usize) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// Starts it, and waits until it serves.
+    pub fn start(self) -> Result<ZooKeeper> {
+        on_free_port(|port| {
+            let zookeeper = self.start_on(port)?;
+            zookeeper.wait_ready()?;
+            Ok(zookeeper)
+        })
+    }
+
+    pub(super) fn start_on(&self, port: Port) -> Result<ZooKeeper> {
+        let folder = Folder::new("zookeeper")?;
+        let data = folder.empty("data")?;
+        if let Some(id) = self.id {
+            folder.write("data/myid", id.to_string())?;
+        }
+        let mut text = format!(
+            "{BASICS}clientPort={}\ndataDir={}\n",
+            port.number(),
+            data.display()
+        );
+        for line in &self.lines {
+            text += line;
+            text += "\n";
+        }
+        let config = folder.write("config", text)?;
+        // A small machine, quick to start; nothing is kept for the loss of power.
+        let mut recipe = Recipe::new("java", folder.path());
+        for option in [
+            "-Xmx128m",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-Xshare:auto",
+            "-Dzookeeper.forceSync=no",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        ] {
+            recipe = recipe.arg(option);
+        }
+        for property in &self.properties {
+            recipe = recipe.arg(property);
+        }
+        if let Some(jaas) = &self.jaas {
+            let file = folder.write("jaas.conf", jaas)?;
+            recipe = recipe.arg(format!(
+                "-Djava.security.auth.login.config={}",
+                file.display()
+            ));
+        }
+        let recipe = recipe
+            .arg("-cp")
+            .arg(JARS)
+            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            .arg(config.to_string_lossy());
+        ZooKeeper::launch(recipe, Parts { port, folder })
+    }
+}
+
+/// What a server is made of beside its process.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) port: Port,
+    pub(super) folder: Folder,
+}

@@ -1,0 +1,70 @@
+"""Locks that clinch shares with other libraries on etcd."""
+
+import argparse
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "common"))
+
+from shared_cases import EVERY, LONG, World, in_order, run
+from partners import Clinch, Partner
+from server import Server
+
+
+def shown(world):
+    """their hold is shown, with its key as the owner"""
+    partner, name = world.partner(), world.name
+    assert partner.ask("lock", world.theirs, LONG)
+    text = world.clinch.run("show", name).stdout
+    assert f"{world.theirs}/" in text, text
+    assert partner.ask("unlock", world.theirs)
+
+
+CASES = EVERY + [in_order, shown]
+LIBRARIES = {"etcdctl": CASES, "go": CASES, "jetcd": CASES}
+
+
+class EtcdWorld(World):
+    """A case with the server that all share."""
+
+    # etcd has none below.
+    shortest = "2s"
+
+    def __init__(self, args, server, library, case, log):
+        self.args, self.server, self.log = args, server, log
+        name = f"{case}-{library}"
+        clinch = Clinch(args.clinch, f"etcd://127.0.0.1:{server.port}", log)
+        # The namespace, then the name.
+        super().__init__(clinch, library, name, f"clinch/{name}", pathlib.Path(args.work))
+
+    def start_partner(self):
+        here = pathlib.Path(__file__).parent
+        argv = {
+            "etcdctl": [sys.executable, str(here / "etcdctl_partner.py")],
+            "go": [self.args.go],
+            "jetcd": ["java", "-XX:TieredStopAtLevel=1", "-cp", self.args.java, "JetcdPartner"],
+        }[self.library]
+        return Partner([*argv, self.server.url], self.log)
+
+    def clean(self):
+        self.server.ctl("del", "--prefix", "clinch/")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for option in ("--work", "--clinch", "--java", "--go"):
+        parser.add_argument(option)
+    args = parser.parse_args()
+    libraries = dict(LIBRARIES)
+    if not args.go:
+        print("-- Go's client was not run: there is no go here", flush=True)
+        del libraries["go"]
+    with open(pathlib.Path(args.work) / "log", "w+", encoding="utf-8") as log:
+        server = Server(pathlib.Path(args.work) / "server", log)
+        try:
+            return run(libraries, lambda *which: EtcdWorld(args, server, *which, log), log)
+        finally:
+            server.stop()
+
+
+sys.exit(main())

@@ -17,6 +17,8 @@ struct Place<'h> {
     /// Until when its place surely lived: a lease after the last acknowledged send.
     alive: u64,
     seq: Option<u64>,
+    /// By when it was granted.
+    granted: u64,
 }
 
 impl Place<'_> {
@@ -49,9 +51,12 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
             queued: None,
             alive: u64::MAX,
             seq: None,
+            granted: 0,
         });
         place.sent = place.sent.min(sent);
-        place.seq = place.seq.or(call.seq);
+        if call.seq.is_some() && place.seq.is_none() {
+            (place.seq, place.granted) = (call.seq, call.reply);
+        }
         if matches!(call.answer, Answer::Queued | Answer::Granted) {
             place.repeat(call);
         }
@@ -72,22 +77,24 @@ fn walk(index: &Index<'_>, lock: &str, mut granted: Vec<(u64, Place<'_>)>) -> Ve
     granted.sort_by_key(|(seq, _)| std::cmp::Reverse(*seq));
     let mut found = Vec::new();
     // Of those granted later: the one that had its place first.
-    let mut earliest: Option<(u64, u64, &str)> = None;
+    let mut earliest: Option<(u64, Place<'_>)> = None;
     for (seq, place) in granted {
-        if let Some((queued, later, request)) = earliest.filter(|(q, ..)| *q < place.sent) {
+        if let Some((queued, later)) = earliest.filter(|(queued, _)| *queued < place.sent) {
             let message = format!(
-                "request {request} was queued for {lock} by {}, before request {} was sent at {}, and was granted after it ({later} after {seq})",
+                "request {} was queued for {lock} by {}, before request {} was sent at {}, and was granted after it ({} after {seq})",
+                later.request,
                 index.time(queued),
                 place.request,
                 index.time(place.sent),
+                later.seq.unwrap_or_default(),
             );
-            let span = (queued, place.sent);
+            let span = (queued, later.granted);
             found.push(index.violation(Property::Fifo, lock, span, Vec::new(), message));
         }
         if let Some(queued) = place.queued
-            && earliest.is_none_or(|(q, ..)| queued < q)
+            && earliest.is_none_or(|(first, _)| queued < first)
         {
-            earliest = Some((queued, seq, place.request));
+            earliest = Some((queued, place));
         }
     }
     found

@@ -16,7 +16,7 @@ pub(crate) struct Hold<'h> {
 }
 
 impl Hold<'_> {
-    /// The moments at which the guard is known to have said that it is valid, ascending.
+    /// The moments at which the guard is known to have said that it is valid.
     pub(crate) fn seen_valid(&self) -> impl Iterator<Item = u64> + '_ {
         let first = self.acquire.deadline.map(|_| self.acquire.complete);
         let looks = self.looks.iter().filter(|look| look.valid);
@@ -30,7 +30,7 @@ impl Hold<'_> {
     /// The time during which it claimed to be valid. Validity never comes back, so what was valid
     /// at a later look was valid all the time before.
     pub(crate) fn claim(&self) -> Option<(u64, u64)> {
-        let last = self.seen_valid().last()?;
+        let last = self.seen_valid().max()?;
         Some((self.acquire.complete.min(last), last))
     }
 

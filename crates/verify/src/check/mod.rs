@@ -38,7 +38,7 @@ use crate::history::History;
 pub enum Property {
     /// Two grants never have one token, and a fenced resource is never written in turn-about.
     Fencing,
-    /// A grant that begins after another one has ended has the greater token.
+    /// A grant that is asked for after another one that it excludes has the greater token.
     TokenOrder,
     /// Never more guards say `is_valid` at once than the lock's capacity admits.
     Exclusion,
@@ -104,6 +104,9 @@ pub(crate) struct Figures {
     pub(crate) recoveries: Vec<u64>,
     /// How much later than its deadline a holder was told of a loss, in nanoseconds, ascending.
     pub(crate) late_signals: Vec<u64>,
+    /// Grants with a smaller token than one that was complete before they were asked for, where both
+    /// may be held at once.
+    pub(crate) unordered_beside: u64,
     /// Writes that a fenced resource refused.
     pub(crate) refused_writes: u64,
     /// Updates that a fenced and an unfenced resource lost.
@@ -128,7 +131,7 @@ pub(crate) fn check(history: &History) -> Findings {
     let mut figures = Figures::default();
     let mut found = Vec::new();
     found.extend(fence::check(&index, &mut figures));
-    found.extend(order::check(&index));
+    found.extend(order::check(&index, &mut figures));
     found.extend(exclusion::check(&index));
     found.extend(idempotence::check(&index));
     found.extend(late_loss::check(&index, &mut figures));

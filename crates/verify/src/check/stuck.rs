@@ -37,6 +37,11 @@ fn tell(index: &Index<'_>, waiting: &Waiting, (healed, end): (u64, u64)) -> Viol
     let last = holders
         .filter(|hold| hold.acquire.lock == *lock)
         .max_by_key(|h| h.acquire.complete);
+    let ops = last
+        .map(|hold| hold.acquire.op)
+        .into_iter()
+        .chain([waiting.op])
+        .collect();
     let last = last.map_or_else(|| "nobody".to_owned(), |hold| hold.name());
     let message = format!(
         "{op} waits for {lock} since {}, and still at {}, though no fault lasted longer than {}; the last to hold it was {last}",
@@ -45,7 +50,7 @@ fn tell(index: &Index<'_>, waiting: &Waiting, (healed, end): (u64, u64)) -> Viol
         index.time(healed),
     );
     let span = (waiting.invoke, end);
-    index.violation(Property::Stuck, lock, span, vec![waiting.op], message)
+    index.violation(Property::Stuck, lock, span, ops, message)
 }
 
 #[cfg(test)]

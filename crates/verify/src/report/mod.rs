@@ -71,6 +71,7 @@ struct Json<'a> {
     excused: BTreeMap<&'static str, usize>,
     recovery_ms: Spread,
     late_signal_ms: Spread,
+    unordered_beside: u64,
     fenced: Updates,
     unfenced: Updates,
     problems: &'a [String],
@@ -166,6 +167,7 @@ impl Report {
             excused,
             recovery_ms: Spread::of(&figures.recoveries),
             late_signal_ms: Spread::of(&figures.late_signals),
+            unordered_beside: figures.unordered_beside,
             fenced: Updates {
                 updates: figures.updates_fenced,
                 lost: figures.lost_updates_fenced,

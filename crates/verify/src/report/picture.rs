@@ -115,25 +115,28 @@ fn rows(index: &Index<'_>, lock: &str, scale: Scale, violation: Option<&Violatio
 }
 
 fn row(svg: &mut Svg, index: &Index<'_>, lock: &str, scale: Scale, process: u32, y: f64) {
-    let colour = COLOURS[usize::try_from(process).unwrap_or(0) % COLOURS.len()];
+    let mut colours = COLOURS.iter().cycle();
+    let number = usize::try_from(process).unwrap_or(0) % COLOURS.len();
+    let colour = colours.nth(number).copied().unwrap_or("#666");
     svg.text((10.0, y + 16.0), "", &format!("process {process}"));
-    disturbances(svg, index, scale, process, y);
+    disturbances(svg, index, scale, (lock, process), y);
     for event in &index.history.events {
         match event {
-            Event::Acquire(acquire) if acquire.process == process && acquire.lock == lock => {
-                if scale.shows(acquire.invoke, acquire.complete) {
-                    let (x1, x2) = (scale.x(acquire.invoke), scale.x(acquire.complete));
-                    svg.line(
-                        (x1, y + 12.0),
-                        (x2, y + 12.0),
-                        r##"stroke="#999" stroke-dasharray="2 2""##,
-                    );
-                }
+            Event::Acquire(acquire)
+                if acquire.process == process
+                    && acquire.lock == lock
+                    && scale.shows(acquire.invoke, acquire.complete) =>
+            {
+                let (x1, x2) = (scale.x(acquire.invoke), scale.x(acquire.complete));
+                let style = r##"stroke="#999" stroke-dasharray="2 2""##;
+                svg.line((x1, y + 12.0), (x2, y + 12.0), style);
             }
             Event::Waiting(waiting) if waiting.process == process && waiting.lock == lock => {
                 let ended = index.acquires().any(|acquire| acquire.op == waiting.op);
-                if !ended {
-                    let (x1, x2) = (scale.x(waiting.invoke), scale.x(u64::MAX));
+                let died = index.history.killed().get(&process).copied();
+                let until = died.unwrap_or(u64::MAX);
+                if !ended && scale.shows(waiting.invoke, until) {
+                    let (x1, x2) = (scale.x(waiting.invoke), scale.x(until));
                     svg.line(
                         (x1, y + 12.0),
                         (x2, y + 12.0),
@@ -185,7 +188,10 @@ fn bar(svg: &mut Svg, index: &Index<'_>, scale: Scale, hold: &Hold<'_>, (y, colo
     let style = format!(r#"fill="{colour}""#);
     svg.rect((x, y + 4.0, x_valid - x, 16.0), &style, &title);
     if x_end - x > 60.0 {
-        let words = format!("token {}", hold.token);
+        let words = match index.has_tokens() {
+            true => format!("token {}", hold.token),
+            false => op_name(hold.acquire.op),
+        };
         svg.text(
             (x + 4.0, y + 16.0),
             r##"fill="#fff" font-size="10""##,
@@ -195,9 +201,18 @@ fn bar(svg: &mut Svg, index: &Index<'_>, scale: Scale, hold: &Hold<'_>, (y, colo
 }
 
 /// What was done to a process, or to all, while it is shown.
-fn disturbances(svg: &mut Svg, index: &Index<'_>, scale: Scale, process: u32, y: f64) {
+fn disturbances(
+    svg: &mut Svg,
+    index: &Index<'_>,
+    scale: Scale,
+    (lock, process): (&str, u32),
+    y: f64,
+) {
+    // Where the last words end: others are not written over them.
+    let mut written = 0.0;
     for fault in index.history.faults() {
-        let here = fault.process.is_none_or(|victim| victim == process);
+        let here = fault.process.is_none_or(|victim| victim == process)
+            && fault.lock.as_ref().is_none_or(|victim| victim == lock);
         if !here || !scale.shows(fault.at, fault.until) {
             continue;
         }
@@ -207,11 +222,11 @@ fn disturbances(svg: &mut Svg, index: &Index<'_>, scale: Scale, process: u32, y:
             r##"fill="#fc3" fill-opacity=".45""##,
             &fault.kind,
         );
-        svg.text(
-            (x + 2.0, y + 31.0),
-            r##"font-size="9" fill="#a60""##,
-            &fault.kind,
-        );
+        if x >= written {
+            let style = r##"font-size="9" fill="#a60""##;
+            svg.text((x + 2.0, y + 31.0), style, &fault.kind);
+            written = x + 5.0 * as_f64(fault.kind.len());
+        }
     }
     if let Some(at) = index.history.killed().get(&process)
         && scale.shows(*at, *at)

@@ -58,6 +58,13 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
             late.max
         )?;
     }
+    if figures.unordered_beside > 0 {
+        writeln!(
+            out,
+            "{} grants of permits and readers have a smaller token than one granted before, beside which they may be held",
+            figures.unordered_beside,
+        )?;
+    }
     if figures.updates_fenced > 0 {
         writeln!(
             out,

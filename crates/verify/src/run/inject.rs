@@ -64,17 +64,23 @@ impl Run<'_> {
     /// Replaces workers that ended by themselves, which is a problem of its own.
     async fn mend(&self, until: BootTime) {
         while self.rest(Duration::from_millis(500), until).await {
-            let mut members = lock(&self.members);
-            let dead = members.iter_mut().position(|(member, _)| member.died());
-            let dead = dead.map(|at| members.swap_remove(at));
-            drop(members);
-            if let Some((member, _)) = dead {
+            if let Some((member, _)) = self.dismiss(super::crew::Member::died) {
                 let text = format!("worker {} ended by itself", member.process);
                 lock(&self.problems).push(text);
                 self.retire(&member);
                 self.replace().await;
             }
         }
+    }
+
+    /// Takes the first worker of this kind off the list.
+    fn dismiss(
+        &self,
+        which: impl Fn(&mut super::crew::Member) -> bool,
+    ) -> Option<(super::crew::Member, super::Way)> {
+        let mut members = lock(&self.members);
+        let at = members.iter_mut().position(|(member, _)| which(member))?;
+        Some(members.swap_remove(at))
     }
 
     async fn replace(&self) {
@@ -102,12 +108,7 @@ impl Run<'_> {
         let Some(process) = self.victim(planned) else {
             return;
         };
-        let mut members = lock(&self.members);
-        let at = members
-            .iter()
-            .position(|(member, _)| member.process == process);
-        let victim = at.map(|at| members.swap_remove(at));
-        drop(members);
+        let victim = self.dismiss(|member| member.process == process);
         let Some((mut member, _way)) = victim else {
             return;
         };

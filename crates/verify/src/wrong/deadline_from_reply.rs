@@ -17,6 +17,10 @@ impl RawLock for Lock {
         self.0.delete_if(&taken.owner).await
     }
 
+    fn rests(&self) -> u64 {
+        300 // so that those whose network is slow get it, too
+    }
+
     fn needs(&self) -> u64 {
         150
     }

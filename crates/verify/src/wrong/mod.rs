@@ -152,11 +152,14 @@ impl Wrong {
         }
     }
 
-    /// How slow the network of a worker is. It is slow for some only: if it were for all, a late
-    /// claim would be met by a late grant.
+    /// How slow the network of a worker is.
     pub(crate) fn lag(self, process: u32) -> Option<Duration> {
-        let slow = matches!(self, Self::GetThenDel | Self::DeadlineFromReply);
-        (slow && process % 2 == 1).then(|| self.lease() / 2)
+        match self {
+            Self::GetThenDel => Some(self.lease() / 4),
+            // Slow for some only: if it were for all, a late claim would be met by a late grant.
+            Self::DeadlineFromReply => (process % 2 == 1).then(|| self.lease() / 2),
+            _ => None,
+        }
     }
 
     /// Starts the engine that it runs on.
@@ -234,6 +237,11 @@ trait RawLock: Send {
     async fn wait(&mut self) -> Result<(), Oops> {
         clinch::Clock::boot().sleep(Duration::from_millis(8)).await;
         Ok(())
+    }
+
+    /// How many milliseconds a client rests between two turns at most.
+    fn rests(&self) -> u64 {
+        3
     }
 
     /// How much of a lease the holder needs at most, in percent.

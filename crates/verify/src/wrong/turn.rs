@@ -51,7 +51,7 @@ impl User {
             self.acquired(op, invoke, &taken);
             self.hold(op, &taken).await;
             self.give_back(op, &taken).await;
-            let pause = Duration::from_micros(self.rng.below(3000));
+            let pause = Duration::from_micros(self.rng.below(self.lock.rests() * 1000));
             self.clock.sleep(pause).await;
         }
     }
@@ -82,8 +82,10 @@ impl User {
                 biased;
                 outcome = &mut wait => waited = Some(outcome),
                 () = self.clock.sleep_until(tell_at), if waiting.is_some() => {
-                    let told = waiting.take().map(|told| Waiting { at: now(), ..told });
-                    told.map(|told| self.shared.recorder.write(&Event::Waiting(told)));
+                    if let Some(told) = waiting.take() {
+                        let told = Waiting { at: now(), ..told };
+                        self.shared.recorder.write(&Event::Waiting(told));
+                    }
                 }
             }
             let waited = match waited {

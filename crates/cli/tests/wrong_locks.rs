@@ -13,11 +13,13 @@ use clinch_verify::Wrong;
 use common::Sandbox;
 use serde_json::Value;
 
-/// Longer runs with other seeds, until the fault shows: it depends on the machine when it does. A lock
-/// that is not caught by then fails the test.
-const RUNS: [(&str, &str); 4] = [("1", "4"), ("2", "6"), ("3", "10"), ("4", "20")];
+/// Long enough for some twenty faults. One run, and no second try: a verifier that lets a wrong lock
+/// pass has failed.
+const SEED: &str = "1";
+const SECONDS: &str = "10";
 
-fn run(s: &Sandbox, lock: &str, (seed, seconds): (&str, &str)) -> (i32, Value) {
+fn run(lock: &str) -> (i32, Value) {
+    let s = Sandbox::new();
     let args = [
         "verify",
         "--json",
@@ -26,9 +28,9 @@ fn run(s: &Sandbox, lock: &str, (seed, seconds): (&str, &str)) -> (i32, Value) {
         "--clients",
         "4",
         "--seed",
-        seed,
+        SEED,
         "--seconds",
-        seconds,
+        SECONDS,
     ];
     let ran = s.run(&args);
     let report: Value = serde_json::from_str(&ran.out).unwrap_or_default();
@@ -37,23 +39,12 @@ fn run(s: &Sandbox, lock: &str, (seed, seconds): (&str, &str)) -> (i32, Value) {
 }
 
 fn is_caught(wrong: Wrong) {
-    let s = Sandbox::new();
     let expected = wrong.expected().unwrap().as_str();
-    let mut seen = Vec::new();
-    for plan in RUNS {
-        let (code, report) = run(&s, wrong.as_str(), plan);
-        let found = report["violations"].as_array().unwrap();
-        if found.iter().any(|found| found["property"] == expected) {
-            assert_eq!(code, 1);
-            return;
-        }
-        seen.push(report);
-    }
-    assert!(
-        seen.is_empty(),
-        "{} was not caught: {seen:#?}",
-        wrong.as_str()
-    );
+    let (code, report) = run(wrong.as_str());
+    let found = report["violations"].as_array().unwrap();
+    let caught = found.iter().any(|found| found["property"] == expected);
+    assert!(caught, "{} was not caught: {report:#}", wrong.as_str());
+    assert_eq!(code, 1);
 }
 
 #[test]
@@ -108,8 +99,7 @@ fn a_row_without_an_end_sticks() {
 
 #[test]
 fn a_lock_that_is_right_passes() {
-    let s = Sandbox::new();
-    let (code, report) = run(&s, "right", ("1", "6"));
+    let (code, report) = run("right");
     assert_eq!(code, 0, "{report:#}");
     assert!(report["grants"].as_u64().unwrap() > 0, "{report:#}");
 }

@@ -131,7 +131,7 @@ impl Wrong {
         let links = |faults: &[LinkFault]| faults.iter().copied().map(What::Link).collect();
         let swallow = LinkFault::ReplySwallowed(1, true);
         match self {
-            Self::SetnxExpire => (vec![What::Kill], links(&[swallow, LinkFault::Delay])),
+            Self::SetnxExpire => (vec![What::Kill], links(&[swallow])),
             Self::SetnxGetset | Self::DelWithoutOwner => {
                 (vec![What::PauseLong], links(&[LinkFault::HoldAndFlush]))
             }

@@ -49,6 +49,7 @@ LIBRARIES = {
     "curator": EVERY + [in_order],
     "curator-write": [they_hold, our_reader],
     "curator-read": [readers_together],
+    "go": EVERY + [in_order],
     "kazoo": [refused],
 }
 
@@ -70,6 +71,7 @@ class ZooKeeperWorld(World):
             "curator": curator + ["mutex"],
             "curator-write": curator + ["write"],
             "curator-read": curator + ["read"],
+            "go": [self.args.go, self.server.port, SHORT],
             "kazoo": [sys.executable, str(here / "kazoo_partner.py"), self.server.port],
         }[self.library]
         return Partner(list(map(str, argv)), self.log)
@@ -80,13 +82,17 @@ class ZooKeeperWorld(World):
 
 def main():
     parser = argparse.ArgumentParser()
-    for option in ("--work", "--clinch", "--java"):
+    for option in ("--work", "--clinch", "--java", "--go"):
         parser.add_argument(option)
     args = parser.parse_args()
+    libraries = dict(LIBRARIES)
+    if not args.go:
+        print("-- Go's client was not run: there is no go here", flush=True)
+        del libraries["go"]
     with open(pathlib.Path(args.work) / "log", "w+", encoding="utf-8") as log:
         server = Server(pathlib.Path(args.work) / "server", log)
         try:
-            return run(LIBRARIES, lambda *which: ZooKeeperWorld(args, server, *which, log), log)
+            return run(libraries, lambda *which: ZooKeeperWorld(args, server, *which, log), log)
         finally:
             server.stop()
 

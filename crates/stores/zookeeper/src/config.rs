@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use clinch_core::{Error, Result, StoreUrl, percent_decode};
+use clinch_core::{Error, ErrorKind, Result, StoreUrl, percent_decode};
+use zookeeper_client::Connector;
 
 /// ZooKeeper's own port.
 const PORT: u16 = 2181;
@@ -10,13 +11,15 @@ const PORT: u16 = 2181;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The `tickTime` of a server that nobody has changed.
 const DEFAULT_TICK: Duration = Duration::from_secs(2);
+/// How long the driver's list of servers is to be at least; see [`Config::endpoints`].
+const ENDPOINTS: usize = 24;
 /// The parameters of the URL.
-const KNOWN: [&str; 3] = ["acl", "tick", "timeout"];
+const KNOWN: [&str; 4] = ["acl", "auth", "tick", "timeout"];
 
 /// What the URL says.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    /// The servers, as the driver wants them: `host:port,host:port`.
+    /// The servers: `host:port,host:port`.
     pub(crate) servers: String,
     /// Where locks live: empty, or a path with a slash in front.
     pub(crate) chroot: String,
@@ -35,6 +38,16 @@ pub(crate) struct Config {
 pub(crate) struct Login {
     user: String,
     password: String,
+    proof: Proof,
+}
+
+/// How the password is shown to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// As it is; the server takes every user at his word, and only ACLs compare.
+    Digest,
+    /// By DIGEST-MD5: the server knows its users, and the password is not sent.
+    Sasl,
 }
 
 /// Who may touch our nodes.
@@ -53,19 +66,50 @@ impl std::fmt::Debug for Login {
 }
 
 impl Login {
+    /// Says at each connection who we are.
+    pub(crate) fn introduce(&self, connector: Connector) -> Connector {
+        match self.proof {
+            Proof::Digest => connector.with_auth("digest", &self.digest()),
+            #[cfg(feature = "sasl")]
+            Proof::Sasl => connector.with_sasl(zookeeper_client::SaslOptions::digest_md5(
+                self.user.clone(),
+                self.password.clone(),
+            )),
+            #[cfg(not(feature = "sasl"))]
+            Proof::Sasl => connector,
+        }
+    }
+
     /// What the scheme `digest` wants.
-    pub(crate) fn digest(&self) -> Vec<u8> {
+    fn digest(&self) -> Vec<u8> {
         format!("{}:{}", self.user, self.password).into_bytes()
     }
 
-    fn parse(text: &str) -> Result<Self> {
+    fn parse(text: &str, proof: Proof) -> Result<Self> {
         let (user, password) = text.split_once(':').ok_or_else(|| {
             Error::invalid("the password is missing").with_advice("write user:password@host")
         })?;
         Ok(Self {
             user: decoded(user)?,
             password: decoded(password)?,
+            proof,
         })
+    }
+}
+
+impl Proof {
+    fn parse(text: Option<&str>) -> Result<Self> {
+        match text {
+            None | Some("digest") => Ok(Self::Digest),
+            Some("sasl") if cfg!(feature = "sasl") => Ok(Self::Sasl),
+            Some("sasl") => Err(Error::new(
+                ErrorKind::Unsupported,
+                "this build cannot log in by SASL",
+            )
+            .with_advice("build with the feature sasl of clinch-zookeeper")),
+            Some(other) => Err(Error::invalid(format!("auth={other} is not known"))
+                .with_advice("it is digest or sasl")),
+        }
     }
 }
 
@@ -80,9 +124,11 @@ impl Config {
                 .with_advice("write zookeeper://host:port/path")
         })?;
         let (login, rest) = match rest.rsplit_once('@') {
-            Some((login, rest)) => (Some(Login::parse(login)?), rest.to_owned()),
+            Some((login, rest)) => (Some(login.to_owned()), rest.to_owned()),
             None => (None, rest.to_owned()),
         };
+        let auth = url.take("auth");
+        let proof = Proof::parse(auth.as_deref())?;
         let (hosts, path) = rest.split_once('/').unwrap_or((&rest, ""));
         let config = Self {
             servers: servers(hosts)?,
@@ -95,7 +141,7 @@ impl Config {
                         .with_advice("it is open or creator-all"));
                 }
             },
-            login,
+            login: login.map(|login| Login::parse(&login, proof)).transpose()?,
             tick: url.take_duration("tick")?.unwrap_or(DEFAULT_TICK),
             timeout: url.take_duration("timeout")?.unwrap_or(DEFAULT_TIMEOUT),
         };
@@ -103,11 +149,23 @@ impl Config {
         if config.timeout.is_zero() || config.tick.is_zero() {
             return Err(Error::invalid("timeout and tick must be above 0"));
         }
-        if config.acl == Access::CreatorAll && config.login.is_none() {
-            return Err(Error::invalid("acl=creator-all needs a user")
+        let needs_user = config.acl == Access::CreatorAll || auth.is_some();
+        if needs_user && config.login.is_none() {
+            return Err(Error::invalid("acl=creator-all and auth need a user")
                 .with_advice("write zookeeper://user:password@host"));
         }
         Ok(config)
+    }
+
+    /// The servers for the driver, each several times.
+    ///
+    /// It tries its whole list, and pauses for twice as long as before whenever it starts again at the
+    /// top; within the list its pauses are short and grow slowly. From a list of three it is back
+    /// after an outage as late again as that was long. With 24 no pause is longer than two seconds in
+    /// the first half minute, and none than eight in the first minute.
+    pub(crate) fn endpoints(&self) -> String {
+        let count = self.servers.split(',').count();
+        vec![self.servers.as_str(); ENDPOINTS.div_ceil(count)].join(",")
     }
 
     /// How long a session must last so that a hold with this lease, and its lock-delay after it,
@@ -182,12 +240,26 @@ mod tests {
         assert_eq!(config.tick, Duration::from_millis(200));
         assert!(config.login.is_none() && config.acl == Access::Open);
         let config = read("zookeeper://me:p%40ss@a/?acl=creator-all").unwrap();
-        assert_eq!(config.login.as_ref().unwrap().digest(), b"me:p@ss");
+        let login = config.login.as_ref().unwrap();
+        assert_eq!(login.digest(), b"me:p@ss");
+        assert_eq!(login.proof, Proof::Digest);
         assert_eq!(config.chroot, "");
         assert!(
             !format!("{config:?}").contains("p@ss"),
             "a password in a log"
         );
+    }
+
+    #[test]
+    fn the_driver_gets_every_server_equally_often() {
+        for (url, each) in [("a", 24), ("a,b,c", 8), ("a,b,c,d,e", 5)] {
+            let endpoints = read(&format!("zookeeper://{url}")).unwrap().endpoints();
+            for server in url.split(',') {
+                let server = format!("{server}:2181");
+                let found = endpoints.split(',').filter(|one| *one == server).count();
+                assert_eq!(found, each, "{server} in {endpoints}");
+            }
+        }
     }
 
     #[test]
@@ -199,6 +271,8 @@ mod tests {
             "zookeeper://a:x",
             "zookeeper://a?acl=all",
             "zookeeper://a?acl=creator-all",
+            "zookeeper://a?auth=sasl",
+            "zookeeper://me:p@a?auth=plain",
             "zookeeper://a?tik=1s",
             "zookeeper://a?timeout=0s",
             "zookeeper://me@a",

@@ -239,16 +239,16 @@ impl Sessions {
             .with_connection_timeout(SILENCE.min(asked / 4))
             .with_fail_eagerly();
         if let Some(login) = &self.config.login {
-            connector = connector.with_auth("digest", &login.digest());
+            connector = login.introduce(connector);
         }
         if detached {
             connector = connector.with_detached();
         }
         self.operations.fetch_add(1, Ordering::Relaxed);
-        let servers = &self.config.servers;
+        let (servers, endpoints) = (&self.config.servers, self.config.endpoints());
         let client = tokio::select! {
             biased;
-            client = connector.connect(servers) => client,
+            client = connector.connect(&endpoints) => client,
             () = self.clock.sleep(self.config.timeout) => Err(Zk::Timeout),
         };
         let client = client.map_err(|error| connecting(error, servers))?;

@@ -86,6 +86,49 @@ async fn nodes_of_a_user_are_closed_to_others() {
     mine.store.release(&hold(&claim, &grant)).await.unwrap();
 }
 
+/// A server that knows its users lets in who proves to be one of them, and nobody else; nodes are
+/// his, whatever connection he uses.
+#[cfg(feature = "sasl")]
+#[tokio::test]
+async fn users_log_in_by_sasl() {
+    let server = ZooKeeper::with()
+        .sasl_user("me", "s3cret")
+        .property("zookeeper.sessionRequireClientSASLAuth", "true")
+        .start()
+        .unwrap();
+    let url = |login: &str| {
+        let base = server.url().replace("//", &format!("//{login}"));
+        format!("{base}/private?tick=200ms&timeout=3s")
+    };
+    let known = format!("{}&auth=sasl&acl=creator-all", url("me:s3cret@"));
+    let (one, two) = (Client::at(&known).await, Client::at(&known).await);
+    let claim = one.mutex("a", LONG);
+    let grant = one.granted(&claim).await;
+    until(&two, "a", 1, 0).await;
+    // It proves it anew whenever it connects.
+    server.kill().unwrap();
+    server.start_again().unwrap();
+    soon("the release", async {
+        while let Err(error) = one.store.release(&hold(&claim, &grant)).await {
+            assert!(error.is_temporary(), "{error}");
+        }
+    })
+    .await;
+    for (login, auth) in [
+        ("me:wr0ng@", "&auth=sasl"),
+        ("you:s3cret@", "&auth=sasl"),
+        ("", ""),
+    ] {
+        let error = refusal(&format!("{}{auth}", url(login))).await;
+        assert_eq!(error.kind(), ErrorKind::Denied, "{login}{auth}: {error}");
+        let told = format!("{error:?}");
+        assert!(
+            !told.contains("wr0ng") && !told.contains("s3cret"),
+            "{told}"
+        );
+    }
+}
+
 fn severity(findings: &[Finding], subject: &str) -> Severity {
     let found = findings.iter().filter(|finding| finding.subject == subject);
     found.map(|finding| finding.severity).max().unwrap()

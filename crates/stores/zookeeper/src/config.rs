@@ -106,7 +106,9 @@ impl Proof {
                 ErrorKind::Unsupported,
                 "this build cannot log in by SASL",
             )
-            .with_advice("build with the feature zookeeper-sasl of clinch (sasl of clinch-zookeeper)")),
+            .with_advice(
+                "build with the feature zookeeper-sasl of clinch (sasl of clinch-zookeeper)",
+            )),
             Some(other) => Err(Error::invalid(format!("auth={other} is not known"))
                 .with_advice("it is digest or sasl")),
         }

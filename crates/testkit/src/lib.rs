@@ -1,7 +1,9 @@
 //! What the tests of clinch share.
 //!
+//! - [`clients`]: a bare store and a whole client for the tests of a store.
 //! - [`conformance`]: the suite that every store runs.
 //! - [`holder`]: a process that holds locks in order to be killed and paused.
+//! - [`model`]: random steps on a store and on the reference store.
 //! - [`proxy`]: a TCP proxy that does what networks do.
 //! - [`servers`]: real servers, started and killed by the tests.
 //! - [`stores`]: wrappers that make any store fail, or able to do less.
@@ -28,10 +30,13 @@
     reason = "this crate is test code: it fails by panicking, and plays the user, who has a runtime"
 )]
 
+pub mod clients;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "conformance")]
 pub mod holder;
+#[cfg(feature = "conformance")]
+pub mod model;
 pub mod proxy;
 pub mod servers;
 pub mod stores;

@@ -12,7 +12,7 @@ mod common;
 use clinch_core::ErrorKind;
 use clinch_core::store::Severity;
 use clinch_testkit::servers::MariaDb;
-use common::{Client, LONG, hold, refusal};
+use common::{Client, LONG, hold};
 
 #[tokio::test]
 async fn wrong_urls_are_refused_with_a_word() {
@@ -38,17 +38,17 @@ async fn wrong_urls_are_refused_with_a_word() {
 #[tokio::test]
 async fn wrong_passwords_and_databases_are_refused_and_not_shown() {
     let server = MariaDb::start().unwrap();
-    let error = refusal(&server.url_as("clinch", "hunter2")).await;
+    let error = Client::refusal(&server.url_as("clinch", "hunter2")).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"));
     let url = format!("mysql://clinch:secret@127.0.0.1:{}/nowhere", server.port());
-    assert_eq!(refusal(&url).await.kind(), ErrorKind::Invalid);
+    assert_eq!(Client::refusal(&url).await.kind(), ErrorKind::Invalid);
 }
 
 #[tokio::test]
 async fn a_user_without_rights_is_told_what_to_do_and_then_needs_few() {
     let server = MariaDb::start().unwrap();
-    let error = refusal(&server.limited_url()).await;
+    let error = Client::refusal(&server.limited_url()).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(error.to_string().contains("--print-schema"), "{error}");
     server.sql(&clinch_mysql::schema()).unwrap();
@@ -78,7 +78,7 @@ async fn tables_of_a_newer_clinch_are_left_untouched() {
     server
         .sql("UPDATE clinch_meta SET version = 2 WHERE ns = ''")
         .unwrap();
-    let error = refusal(&server.url()).await;
+    let error = Client::refusal(&server.url()).await;
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("newer clinch"), "{error}");
 }
@@ -102,7 +102,7 @@ async fn many_who_open_an_empty_database_make_one_schema() {
 async fn a_replica_is_refused() {
     let server = MariaDb::start().unwrap();
     server.sql("SET GLOBAL read_only = 1").unwrap();
-    let error = refusal(&server.limited_url()).await;
+    let error = Client::refusal(&server.limited_url()).await;
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("read-only"), "{error}");
 }
@@ -143,7 +143,7 @@ async fn by_a_socket_file() {
 #[tokio::test]
 async fn encrypted_and_checked() {
     let server = MariaDb::with().tls().start().unwrap();
-    let plain = refusal(&server.url()).await;
+    let plain = Client::refusal(&server.url()).await;
     assert_eq!(plain.kind(), ErrorKind::Denied, "{plain}");
     let ca = server.ca_file().unwrap().display().to_string();
     for tls in ["on", "verify-full", "verify-ca"] {
@@ -152,7 +152,7 @@ async fn encrypted_and_checked() {
         client.granted(&client.mutex(tls, LONG)).await;
     }
     // Without its authority the server is a stranger.
-    let stranger = refusal(&format!("{}?tls=on", server.url())).await;
+    let stranger = Client::refusal(&format!("{}?tls=on", server.url())).await;
     assert_eq!(stranger.kind(), ErrorKind::Unreachable, "{stranger}");
     let client = Client::open(&format!("{}?tls=unverified", server.url()))
         .await

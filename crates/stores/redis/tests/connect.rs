@@ -13,7 +13,7 @@ use std::time::Duration;
 use clinch_core::{Clock, ErrorKind};
 use clinch_testkit::servers::{Cluster, Redis};
 use clinch_testkit::wait::{eventually, soon};
-use common::{Client, LONG, clinch, refusal};
+use common::{Client, LONG, clinch};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -44,7 +44,7 @@ async fn works(url: &str) {
 #[tokio::test]
 async fn a_database_that_is_not_there_is_named() {
     let server = Redis::start().unwrap();
-    let error = refusal(&format!("{}/99", server.url())).await;
+    let error = Client::refusal(&format!("{}/99", server.url())).await;
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(error.to_string().contains("choose a database"), "{error}");
 }
@@ -64,7 +64,7 @@ async fn passwords_and_users() {
         server.url_as("nobody", "wr0ng"),
         format!("redis://127.0.0.1:{}", server.port()),
     ] {
-        let error = refusal(&url).await;
+        let error = Client::refusal(&url).await;
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
         let text = format!("{error} {error:?}");
         assert!(
@@ -158,7 +158,7 @@ async fn databases_are_apart() {
     for db in ["db0:keys=1", "db1:keys=1", "db2:keys=1"] {
         assert!(keys.contains(db), "{keys}");
     }
-    let error = refusal(&format!("{}/99", server.url())).await;
+    let error = Client::refusal(&format!("{}/99", server.url())).await;
     assert!(error.to_string().contains("DB index"), "{error}");
 }
 
@@ -176,7 +176,7 @@ async fn a_socket_file() {
             .unwrap()
             .contains("db1:keys=1")
     );
-    let error = refusal("redis+unix:///nonexistent/socket").await;
+    let error = Client::refusal("redis+unix:///nonexistent/socket").await;
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(error.to_string().contains("/nonexistent/socket"), "{error}");
 }
@@ -194,7 +194,7 @@ async fn encrypted_connections() {
         format!("redis://127.0.0.1:{}/?timeout=1s", server.port()),
         format!("{}/?ca=/nonexistent/ca", server.url()),
     ] {
-        let error = refusal(&url).await;
+        let error = Client::refusal(&url).await;
         assert!(
             matches!(
                 error.kind(),
@@ -203,7 +203,7 @@ async fn encrypted_connections() {
             "{error}"
         );
     }
-    let missing = refusal(&format!("{}/?ca=/nonexistent/ca", server.url())).await;
+    let missing = Client::refusal(&format!("{}/?ca=/nonexistent/ca", server.url())).await;
     assert_eq!(missing.kind(), ErrorKind::Invalid);
     assert!(missing.to_string().contains("/nonexistent/ca"), "{missing}");
 }
@@ -220,14 +220,14 @@ async fn client_certificates() {
         key.display()
     ))
     .await;
-    refusal(&ca).await;
+    Client::refusal(&ca).await;
 }
 
 #[tokio::test]
 async fn a_replica_is_refused_and_its_master_named() {
     let master = Redis::start().unwrap();
     let replica = Redis::with().replica_of(master.port()).start().unwrap();
-    let error = refusal(&replica.url()).await;
+    let error = Client::refusal(&replica.url()).await;
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let named = format!("is a replica of 127.0.0.1:{}", master.port());
     assert!(error.to_string().contains(&named), "{error}");
@@ -239,7 +239,7 @@ async fn a_server_without_resp3_is_refused() {
         .config("rename-command", "HELLO \"\"")
         .start()
         .unwrap();
-    let error = refusal(&server.url()).await;
+    let error = Client::refusal(&server.url()).await;
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("RESP3"), "{error}");
 }
@@ -251,7 +251,7 @@ async fn a_server_that_evicts_is_refused_unless_that_is_accepted() {
         .config("maxmemory-policy", "allkeys-lru")
         .start()
         .unwrap();
-    let error = refusal(&server.url()).await;
+    let error = Client::refusal(&server.url()).await;
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("allkeys-lru"), "{error}");
     assert!(error.advice().unwrap().contains("eviction=accept"));
@@ -261,7 +261,7 @@ async fn a_server_that_evicts_is_refused_unless_that_is_accepted() {
 #[tokio::test]
 async fn a_node_of_a_cluster_says_which_url_to_use() {
     let cluster = Cluster::start().unwrap();
-    let error = refusal(&cluster.node(0).unwrap().url()).await;
+    let error = Client::refusal(&cluster.node(0).unwrap().url()).await;
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("redis+cluster://"), "{error}");
 }
@@ -309,7 +309,7 @@ async fn nobody_listens() {
         let server = Redis::start().unwrap();
         server.port()
     };
-    let error = refusal(&format!("redis://127.0.0.1:{port}")).await;
+    let error = Client::refusal(&format!("redis://127.0.0.1:{port}")).await;
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(
         error.to_string().contains(&format!("127.0.0.1:{port}")),
@@ -345,7 +345,7 @@ async fn what_is_not_redis_is_refused_in_time() {
     for says in [None, Some(&b""[..]), Some(&web[..]), Some(&b"+OK\r\n"[..])] {
         let port = impostor(says).await;
         let (clock, began) = (Clock::boot(), Clock::boot().now());
-        let error = refusal(&format!("redis://127.0.0.1:{port}/?timeout=300ms")).await;
+        let error = Client::refusal(&format!("redis://127.0.0.1:{port}/?timeout=300ms")).await;
         let took = clock.now().since(began);
         assert!(
             error.to_string().contains(&format!("127.0.0.1:{port}")),

@@ -15,16 +15,12 @@ use clinch_core::ErrorKind;
 use clinch_core::store::{Finding, Severity};
 use clinch_testkit::servers::ZooKeeper;
 use clinch_testkit::wait::{eventually, soon};
-use common::{Client, LONG, hold, room, shared, until};
+use common::{Client, LONG, hold, room, shared};
 
 async fn refusal(url: &str) -> clinch_core::Error {
-    match Client::open(url).await {
-        Ok(_) => panic!("it was accepted"),
-        Err(error) => {
-            assert_eq!(error.store(), Some("zookeeper"), "{error}");
-            error
-        }
-    }
+    let error = Client::refusal(url).await;
+    assert_eq!(error.store(), Some("zookeeper"), "{error}");
+    error
 }
 
 #[tokio::test]
@@ -69,7 +65,7 @@ async fn nodes_of_a_user_are_closed_to_others() {
     let mine = Client::at(&format!("{url}/private?tick=200ms&acl=creator-all")).await;
     let claim = mine.mutex("a", LONG);
     let grant = mine.granted(&claim).await;
-    until(&mine, "a", 1, 0).await;
+    mine.until("a", 1, 0).await;
     let stranger = Client::open(&room(&base, "private")).await;
     let error = match stranger {
         Ok(_) => panic!("it was accepted"),
@@ -104,7 +100,7 @@ async fn users_log_in_by_sasl() {
     let (one, two) = (Client::at(&known).await, Client::at(&known).await);
     let claim = one.mutex("a", LONG);
     let grant = one.granted(&claim).await;
-    until(&two, "a", 1, 0).await;
+    two.until("a", 1, 0).await;
     // It proves it anew whenever it connects.
     server.kill().unwrap();
     server.start_again().unwrap();

@@ -17,7 +17,7 @@ use clinch_core::{LostReason, Status};
 use clinch_testkit::proxy::{Direction, Flow, Frame, Splitter, Then, jute};
 use clinch_testkit::wait::{eventually, soon};
 use common::{
-    Client, LONG, clinch, hold, number, proxy, proxy_with, renewal, room, shared, through, until,
+    Client, LONG, clinch, hold, number, proxy, proxy_with, renewal, room, shared, through,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -43,7 +43,7 @@ async fn a_lost_reply_of_create_is_found_again() {
         proxy.links().last().unwrap().swallow(answer, then);
         let unknown = client.store.claim(&claim).await.unwrap_err();
         assert!(unknown.may_have_taken_effect(), "{unknown}");
-        until(&other, "a", 1, 0).await;
+        other.until("a", 1, 0).await;
         let grant = soon("the claim", async {
             loop {
                 match client.store.claim(&claim).await {
@@ -54,7 +54,7 @@ async fn a_lost_reply_of_create_is_found_again() {
             }
         })
         .await;
-        until(&other, "a", 1, 0).await;
+        other.until("a", 1, 0).await;
         assert!(
             other
                 .store
@@ -65,7 +65,7 @@ async fn a_lost_reply_of_create_is_found_again() {
         );
         let end = client.store.release(&hold(&claim, &grant)).await.unwrap();
         assert_eq!(end, ReleaseReply::Released);
-        until(&other, "a", 0, 0).await;
+        other.until("a", 0, 0).await;
     }
 }
 
@@ -79,17 +79,17 @@ async fn a_withdrawal_finds_a_node_that_nobody_knows_of() {
     let claim = client.mutex("a", LONG);
     proxy.links().last().unwrap().swallow(1, Then::Reset);
     client.store.claim(&claim).await.unwrap_err();
-    until(&other, "a", 1, 0).await;
+    other.until("a", 1, 0).await;
     soon("the withdrawal", async {
         while let Err(error) = client.store.withdraw(&claim).await {
             assert!(error.is_temporary(), "{error}");
         }
     })
     .await;
-    until(&other, "a", 0, 0).await;
+    other.until("a", 0, 0).await;
     let late = client.store.claim(&claim).await.unwrap();
     assert_eq!(late, ClaimReply::Gone(LostReason::Released));
-    until(&other, "a", 0, 0).await;
+    other.until("a", 0, 0).await;
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_lost_reply_of_a_release_is_a_release() {
     proxy.links().last().unwrap().swallow(1, Then::Reset);
     let end = soon("the release", guard.release()).await.unwrap();
     assert_eq!(end, ReleaseReply::Released);
-    until(&other, "a", 0, 0).await;
+    other.until("a", 0, 0).await;
 }
 
 /// The list is on its way while the claim ahead goes: the watch finds nothing to watch.
@@ -120,9 +120,9 @@ async fn a_predecessor_that_goes_between_list_and_watch_is_no_trap() {
     link.swallow(3, Then::Hold);
     let mut wakes = two.store.wakes(&waiting);
     let release = async {
-        until(&one, "a", 1, 1).await;
+        one.until("a", 1, 1).await;
         one.store.release(&hold(&held, &grant)).await.unwrap();
-        until(&one, "a", 1, 0).await;
+        one.until("a", 1, 0).await;
         link.flow(Direction::Down, Flow::Pass);
     };
     let (reply, ()) = tokio::join!(two.store.claim(&waiting), release);
@@ -154,7 +154,7 @@ async fn a_watch_that_fires_while_disconnected_is_heard_later() {
     proxy.down();
     eventually("it is cut off", async || proxy.open() == 0).await;
     one.store.release(&hold(&held, &grant)).await.unwrap();
-    until(&one, "a", 1, 0).await;
+    one.until("a", 1, 0).await;
     proxy.heal();
     let wake = soon("the turn", wakes.next()).await;
     assert!(matches!(wake, Some(Wake::Granted(_))), "{wake:?}");
@@ -252,7 +252,7 @@ async fn a_session_that_is_closed_from_outside_loses_its_holds() {
     // The third: each client has one for itself, then the claim's own.
     let mine = greetings(0).pop().unwrap();
     close_session(shared().port(), &mine).await;
-    until(&other, "a", 0, 0).await;
+    other.until("a", 0, 0).await;
     let reply = soon("the word", async {
         loop {
             match client.store.renew(&[renewal(&claim, &grant)]).await {
@@ -321,7 +321,7 @@ async fn a_death_that_nobody_saw_is_told_to_the_next() {
         })
         .await;
         proxy.down();
-        until(&other, "a", 0, 0).await;
+        other.until("a", 0, 0).await;
         let next = other.mutex("a", LONG);
         let grant = other.granted(&next).await;
         let before = grant.predecessor.clone().unwrap();

@@ -13,7 +13,7 @@ mod common;
 use clinch_core::ErrorKind;
 use clinch_core::store::{ClaimReply, Wake};
 use clinch_testkit::wait::{eventually, soon};
-use common::{Client, LONG, hold, room, shared, until};
+use common::{Client, LONG, hold, room, shared};
 use zookeeper_client::{Acls, CreateMode, LockOptions, LockPrefix};
 
 const OPEN: Acls<'static> = Acls::anyone_all();
@@ -39,17 +39,17 @@ async fn a_lock_in_curators_layout_is_shared_in_both_directions() {
         let path = lock.lock_path().to_owned();
         (lock.into_owned(), path)
     });
-    until(&client, "a", 1, 1).await;
+    client.until("a", 1, 1).await;
     // We queue behind it.
     let next = client.mutex("a", LONG);
     client.queued(&next).await;
     let mut wakes = client.store.wakes(&next);
-    until(&client, "a", 1, 2).await;
+    client.until("a", 1, 2).await;
     assert!(!theirs.is_finished(), "both hold it");
     client.store.release(&hold(&claim, &grant)).await.unwrap();
     let (lock, path) = soon("their turn", theirs).await.unwrap();
     assert!(path.starts_with("/curator/clinch/a/_c_"), "{path}");
-    until(&client, "a", 1, 1).await;
+    client.until("a", 1, 1).await;
     let view = client.store.inspect(&next.name).await.unwrap().unwrap();
     assert_eq!(view.holders[0].owner.as_str(), "10.0.0.1");
     assert!(view.holders[0].token.is_some());
@@ -131,16 +131,16 @@ async fn readers_and_writers_of_curator_are_in_line() {
         format!("{path}{sequence}")
     };
     let their_reader = make("__READ__").await;
-    until(&client, "a", 2, 0).await;
+    client.until("a", 2, 0).await;
     let their_writer = make("__WRIT__").await;
-    until(&client, "a", 2, 1).await;
+    client.until("a", 2, 1).await;
     // Behind their writer, a reader of ours waits, and enters when it is gone.
     let late = rights(1);
     client.queued(&late).await;
     let mut wakes = client.store.wakes(&late);
     driver.delete(&their_reader, None).await.unwrap();
     client.store.release(&hold(&reader, &first)).await.unwrap();
-    until(&client, "a", 1, 1).await;
+    client.until("a", 1, 1).await;
     driver.delete(&their_writer, None).await.unwrap();
     let wake = soon("our turn", wakes.next()).await;
     assert!(matches!(wake, Some(Wake::Granted(_))), "{wake:?}");

@@ -1,5 +1,5 @@
 //! What the tests of faults share.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,87 +12,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{Claim, ClaimReply, Grant, Hold, OpenContext, Renewal, Store};
-use clinch_core::{Clinch, Clock, Guard, HandOver, Identity, Name, OwnerId, Result};
+use clinch_core::store::{OpenContext, Store};
+use clinch_core::{Clinch, Guard, Result, StoreUrl};
+use clinch_testkit::clients::{self, Opens};
+pub(crate) use clinch_testkit::clients::{LONG, hold, number, pass, renewal};
 use clinch_testkit::proxy::{Proxy, http2};
 use clinch_testkit::servers::Etcd;
 use clinch_testkit::wait::eventually;
 
-/// A lease that no test outlives: what becomes free with it became so because somebody acted.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// How long claims go on while an election is under way on a busy machine.
 const PATIENT: Duration = Duration::from_secs(120);
 
-/// A store with the identity that uses it, without the engine above.
-pub(crate) struct Client {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) identity: Arc<Identity>,
-}
+/// The stores of this crate.
+pub(crate) struct Ours;
 
-impl Client {
-    pub(crate) async fn open(url: &str) -> Result<Self> {
-        let identity = Arc::new(Identity::new());
-        let context = OpenContext {
-            namespace: "clinch".into(),
-            identity: identity.clone(),
-            clock: Clock::boot(),
-        };
-        let store = clinch_etcd::open(&url.parse()?, context).await?;
-        Ok(Self { store, identity })
-    }
-
-    pub(crate) fn mutex(&self, name: &str, lease: Duration) -> Claim {
-        Claim {
-            name: Name::new(name).unwrap(),
-            request: self.identity.request(),
-            owner: OwnerId::new(self.identity.info().id.to_string()),
-            client: self.identity.info().clone(),
-            units: 1,
-            limit: 1,
-            lease,
-            lock_delay: Duration::ZERO,
-            label: None,
-            value: None,
-            queue: true,
-        }
-    }
-
-    pub(crate) async fn granted(&self, claim: &Claim) -> Grant {
-        match self.store.claim(claim).await.unwrap() {
-            ClaimReply::Granted(grant) => grant,
-            other => panic!("not granted: {other:?}"),
-        }
-    }
-
-    pub(crate) async fn queued(&self, claim: &Claim) {
-        let reply = self.store.claim(claim).await.unwrap();
-        assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
+impl Opens for Ours {
+    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+        clinch_etcd::open(url, context).await
     }
 }
 
-pub(crate) fn hold(claim: &Claim, grant: &Grant) -> Hold {
-    Hold {
-        name: claim.name.clone(),
-        request: claim.request,
-        seq: grant.seq,
-    }
-}
-
-pub(crate) fn renewal(claim: &Claim, grant: &Grant) -> Renewal {
-    Renewal {
-        hold: hold(claim, grant),
-        lease: claim.lease,
-        value: None,
-    }
-}
+pub(crate) type Client = clients::Client<Ours>;
 
 /// A whole client that is patient, without hand-over inside the process.
 pub(crate) async fn clinch(url: &str) -> Clinch {
-    let context = Clinch::context("clinch").unwrap();
-    let url = url.parse().unwrap();
-    let store = clinch_etcd::open(&url, context.clone()).await.unwrap();
-    let builder = Clinch::builder(store, context);
-    builder.patience(PATIENT).hand_over(HandOver::OFF).build()
+    let builder = Client::whole_in(url, "clinch").await.unwrap();
+    builder.patience(PATIENT).build()
 }
 
 /// A proxy that counts replies.
@@ -116,16 +61,6 @@ pub(crate) async fn until(by: &Clinch, name: &str, holders: usize, waiters: usiz
         },
     )
     .await;
-}
-
-/// The number of a guard.
-pub(crate) fn number(guard: &Guard) -> u64 {
-    guard.token().seq()
-}
-
-/// Waits until this much of the boot clock has passed: a lease must run out, and nothing else tells.
-pub(crate) async fn pass(span: Duration) {
-    Clock::boot().sleep(span).await;
 }
 
 /// It stays held for this long.

@@ -12,15 +12,19 @@
 //! # Ok(()) }
 //! ```
 
+mod claims;
+
+pub use claims::{hold, mutex, number, pass, renewal};
+
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::memory::MemoryStore;
-use clinch_core::store::{Claim, ClaimReply, Grant, Hold, OpenContext, Renewal, Store};
+use clinch_core::store::{Claim, ClaimReply, Grant, OpenContext, Store};
 use clinch_core::{
-    Clinch, ClinchBuilder, Clock, Error, Guard, HandOver, Identity, Name, OwnerId, Result, StoreUrl,
+    Clinch, ClinchBuilder, Clock, Error, HandOver, Identity, Name, Result, StoreUrl,
 };
 
 use crate::servers::{Etcd, MariaDb, Redis, ZooKeeper};
@@ -239,88 +243,4 @@ impl<O: Opens> Client<O> {
         let view = self.store.inspect(&Name::new(name).unwrap()).await.unwrap();
         view.map_or((0, 0), |view| (view.holders.len(), view.waiters.len()))
     }
-}
-
-/// A new claim of a mutex by this client, which is its own owner.
-///
-/// ```
-/// use clinch_testkit::clients::{LONG, mutex};
-/// let claim = mutex(&clinch_core::Identity::new(), "a", LONG);
-/// assert_eq!((claim.units, claim.limit, claim.queue), (1, 1, true));
-/// ```
-pub fn mutex(identity: &Identity, name: &str, lease: Duration) -> Claim {
-    Claim {
-        name: Name::new(name).unwrap(),
-        request: identity.request(),
-        owner: OwnerId::new(identity.info().id.to_string()),
-        client: identity.info().clone(),
-        units: 1,
-        limit: 1,
-        lease,
-        lock_delay: Duration::ZERO,
-        label: None,
-        value: None,
-        queue: true,
-    }
-}
-
-/// What a granted claim holds; see the [module](self).
-pub fn hold(claim: &Claim, grant: &Grant) -> Hold {
-    Hold {
-        name: claim.name.clone(),
-        request: claim.request,
-        seq: grant.seq,
-    }
-}
-
-/// The renewal of a granted claim by its own lease.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> clinch_core::Result<()> {
-/// use clinch_core::store::RenewReply;
-/// use clinch_testkit::clients::{Client, LONG, Memory, renewal};
-/// let client = Client::<Memory>::open("memory:").await?;
-/// let claim = client.mutex("a", LONG);
-/// let renewal = renewal(&claim, &client.granted(&claim).await);
-/// assert_eq!(client.store.renew(&[renewal]).await?, [RenewReply::Held]);
-/// # Ok(()) }
-/// ```
-pub fn renewal(claim: &Claim, grant: &Grant) -> Renewal {
-    Renewal {
-        hold: hold(claim, grant),
-        lease: claim.lease,
-        value: None,
-    }
-}
-
-/// The number of a guard.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> clinch_core::Result<()> {
-/// use clinch_testkit::clients::number;
-/// let clinch = clinch_core::Clinch::memory();
-/// let first = number(&clinch.lock("a").acquire().await?);
-/// assert!(number(&clinch.lock("a").acquire().await?) > first);
-/// # Ok(()) }
-/// ```
-pub fn number(guard: &Guard) -> u64 {
-    guard.token().seq()
-}
-
-/// Waits until this much of the boot clock has passed: a lease must run out, and nothing else tells.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// use std::time::Duration;
-/// let (clock, span) = (clinch_core::Clock::boot(), Duration::from_millis(5));
-/// let began = clock.now();
-/// clinch_testkit::clients::pass(span).await;
-/// assert!(clock.now().since(began) >= span);
-/// # }
-/// ```
-pub async fn pass(span: Duration) {
-    Clock::boot().sleep(span).await;
 }

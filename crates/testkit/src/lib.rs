@@ -1,9 +1,11 @@
 //! What the tests of clinch share.
 //!
 //! - [`clients`]: a bare store and a whole client for the tests of a store.
+//! - [`clock`]: cases for stores that count leases on the clock of a server.
 //! - [`conformance`]: the suite that every store runs.
 //! - [`holder`]: a process that holds locks in order to be killed and paused.
 //! - [`model`]: random steps on a store and on the reference store.
+//! - [`pauses`]: cases where a server or a process stands still.
 //! - [`proxy`]: a TCP proxy that does what networks do.
 //! - [`servers`]: real servers, started and killed by the tests.
 //! - [`stores`]: wrappers that make any store fail, or able to do less.
@@ -31,12 +33,15 @@
 )]
 
 pub mod clients;
+pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "conformance")]
 pub mod holder;
 #[cfg(feature = "conformance")]
 pub mod model;
+#[cfg(feature = "conformance")]
+pub mod pauses;
 pub mod proxy;
 pub mod servers;
 pub mod stores;

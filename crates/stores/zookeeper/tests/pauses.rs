@@ -10,73 +10,32 @@
 mod common;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
-use clinch_core::{Clock, Result};
-use clinch_testkit::conformance::{Place, Subject};
-use clinch_testkit::holder::{self, Claiming, Holder};
+use clinch_core::Clock;
+use clinch_testkit::holder::{Claiming, Holder};
+use clinch_testkit::pauses::{self, trial};
 use clinch_testkit::servers::ZooKeeper;
 use clinch_testkit::wait::{eventually, soon};
 use clinch_zookeeper::ZooKeeperStore;
-use common::{LONG, clinch, number, room};
-use libtest_mimic::{Arguments, Trial};
+use common::{LONG, Ours, clinch, number, room};
 
 const LEASE: Duration = Duration::from_secs(2);
 /// The session of that lease, and the ticks in which servers count.
 const SESSION: Duration = Duration::from_millis(2_900);
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some(holder::FLAG) {
-        return holder::serve(&[Arc::new(One) as Arc<dyn Subject>], words.collect());
-    }
     let trials = vec![
         trial(
             "a_holder_paused_past_its_session_knows_that_it_lost",
-            || Box::pin(paused_holder()),
+            paused_holder,
         ),
-        trial("a_waiter_paused_past_its_session_does_not_enter", || {
-            Box::pin(paused_waiter())
-        }),
+        trial(
+            "a_waiter_paused_past_its_session_does_not_enter",
+            paused_waiter,
+        ),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
-}
-
-type Run = std::pin::Pin<Box<dyn Future<Output = ()>>>;
-
-fn trial(name: &str, run: fn() -> Run) -> Trial {
-    Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(run());
-        Ok(())
-    })
-}
-
-/// How a holder process opens its store.
-struct One;
-
-#[async_trait]
-impl Subject for One {
-    fn name(&self) -> String {
-        "zookeeper".into()
-    }
-
-    fn info(&self) -> StoreInfo {
-        ZooKeeperStore::describe()
-    }
-
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        unreachable!("holders are told where the store is")
-    }
-
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
-        clinch_zookeeper::open(&url.parse()?, context).await
-    }
+    pauses::run::<Ours>(ZooKeeperStore::describe(), trials)
 }
 
 async fn paused_holder() {

@@ -23,6 +23,7 @@ pub(super) fn of(report: &Report) -> Vec<Aim> {
         "redis" | "rediss" | "redis+unix" => redis(report),
         "mysql" => mysql(report),
         "etcd" => etcd(report),
+        "zookeeper" => zookeeper(report),
         _ => Vec::new(),
     };
     aims.into_iter().flatten().collect()
@@ -131,6 +132,17 @@ fn etcd(report: &Report) -> Vec<Option<Aim>> {
         ),
         no_polling(report),
         operations(report, 4.0),
+        in_one_process(report),
+    ]
+}
+
+fn zookeeper(report: &Report) -> Vec<Option<Aim>> {
+    let [one, eight, many] = to_floor(report, 0.9);
+    vec![
+        one,
+        eight,
+        many,
+        operations(report, 5.0),
         in_one_process(report),
     ]
 }

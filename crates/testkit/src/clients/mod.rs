@@ -64,9 +64,14 @@ pub trait Opens {
 /// The memory store, as the model for how to write [`Opens`].
 ///
 /// ```
-/// use clinch_testkit::clients::{Client, Memory};
-/// let refused = clinch_core::blocking::block_on(Client::<Memory>::open("redis://127.0.0.1"));
-/// assert!(refused.is_err());
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> clinch_core::Result<()> {
+/// use clinch_testkit::clients::{Client, LONG, Memory};
+/// let one = Client::<Memory>::open("memory:kitchen").await?;
+/// let two = Client::<Memory>::open("memory:kitchen").await?;
+/// one.granted(&one.mutex("a", LONG)).await;
+/// two.queued(&two.mutex("a", LONG)).await; // the same URL, the same locks
+/// # Ok(()) }
 /// ```
 #[derive(Debug)]
 pub struct Memory;

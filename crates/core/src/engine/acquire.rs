@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
+use super::heard::Heard;
 use super::lane::{Entered, Slot, Waiting};
 use super::settings::backoff;
 use super::{Ask, Engine, Hold, Tenure, drive, patient, valid_for};
@@ -81,10 +82,12 @@ impl Engine {
             slot: Some(slot),
             claim: self.claim(&ask.key, &ask.owner, queue),
             unknown: false,
+            heard: Heard::default(),
         };
         let mut tries = 0;
         loop {
             let sent = self.clock.now();
+            attempt.heard.sending(sent);
             let patience = self.patience(how, sent);
             let before = std::mem::replace(&mut attempt.unknown, true);
             let reply = patient(&self.clock, patience, self.store.claim(&attempt.claim)).await;
@@ -100,8 +103,9 @@ impl Engine {
                     return Ok(Some(Tenure::first(hold, ask.owner.clone())));
                 }
                 Some(Ok(ClaimReply::Queued(queued))) => {
-                    let heard = Some((sent, queued));
-                    let waiting = attempt.hand_to_driver(&lane, &ask.owner, heard);
+                    let lease = attempt.claim.lease;
+                    attempt.heard.queued(sent, lease, self.clock.now());
+                    let waiting = attempt.hand_to_driver(&lane, &ask.owner, Some(queued));
                     return self.wait(waiting, how).await;
                 }
                 Some(Ok(ClaimReply::Busy(_))) => {
@@ -111,6 +115,7 @@ impl Engine {
                 // Only a repeated request can be gone: it ran out between two tries.
                 Some(Ok(ClaimReply::Gone(_))) => {
                     attempt.claim.request = self.identity.request();
+                    attempt.heard = Heard::default();
                     continue;
                 }
                 Some(Err(error)) if !error.is_temporary() => return Err(error),
@@ -176,6 +181,7 @@ struct Attempt {
     claim: Claim,
     /// Whether a request may have reached the store whose outcome is not known.
     unknown: bool,
+    heard: Heard,
 }
 
 impl Attempt {
@@ -188,11 +194,11 @@ impl Attempt {
         &mut self,
         lane: &Arc<super::Lane>,
         owner: &OwnerId,
-        heard: Option<(BootTime, Queued)>,
+        queued: Option<Queued>,
     ) -> Waiting {
         let waiting = lane.wait_first(owner);
         if let Some(slot) = self.slot.take() {
-            drive::start(slot, self.claim.clone(), heard);
+            drive::start(slot, self.claim.clone(), self.heard, queued);
         }
         waiting
     }
@@ -203,7 +209,7 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take().filter(|_| self.unknown) {
             slot.lane().adopt();
-            drive::start(slot, self.claim.clone(), None);
+            drive::start(slot, self.claim.clone(), self.heard, None);
         }
     }
 }

@@ -6,26 +6,27 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use super::acquire::still_valid;
+use super::heard::Heard;
 use super::lane::{Lane, Slot};
 use super::settings::{backoff, poll_after};
 use super::{Engine, Hold, patient};
 use crate::store::{Claim, ClaimReply, Grant, Queued, Wake, Wakes};
 use crate::{BootTime, Effect, Error, ErrorKind, telemetry};
 
-/// Starts a driver for a claim. `heard` is what the store said of it already: when the claim that
-/// it acknowledged as queued was sent, and the answer.
-pub(super) fn start(slot: Slot, claim: Claim, heard: Option<(BootTime, Queued)>) {
+/// Starts a driver for a claim, with what is known of it already, and the store's answer if there is
+/// one.
+pub(super) fn start(slot: Slot, claim: Claim, heard: Heard, queued: Option<Queued>) {
     let (engine, lane) = (slot.engine().clone(), slot.lane().clone());
     let driver = Driver {
         engine: engine.clone(),
         lane: lane.clone(),
         claim,
-        heard: heard.as_ref().map(|(sent, _)| *sent),
+        heard,
         failing: None,
     };
     if let Err(error) = engine.tasks.spawn(
         driver
-            .run(slot, heard.map(|(_, queued)| queued))
+            .run(slot, queued)
             .instrument(tracing::Span::current()),
     ) {
         lane.fail_all(&error);
@@ -36,8 +37,8 @@ struct Driver {
     engine: Arc<Engine>,
     lane: Arc<Lane>,
     claim: Claim,
-    /// When the last acknowledged claim was sent: a pushed grant is counted from here.
-    heard: Option<BootTime>,
+    /// From when a pushed grant is counted.
+    heard: Heard,
     /// Since when, and how often, the store has not answered.
     failing: Option<(BootTime, u32)>,
 }
@@ -89,6 +90,7 @@ impl Driver {
     /// Claims once more. `None` when the request has ended and a new one takes its place.
     async fn round(&mut self) -> Option<Round> {
         let sent = self.engine.clock.now();
+        self.heard.sending(sent);
         let patience = self.engine.settings.patience;
         let claiming = patient(
             &self.engine.clock,
@@ -112,7 +114,8 @@ impl Driver {
                 }
             }
             Some(Ok(ClaimReply::Queued(queued))) => {
-                self.heard = Some(sent);
+                let now = self.engine.clock.now();
+                self.heard.queued(sent, self.claim.lease, now);
                 self.healthy();
                 telemetry::waiting(&self.claim.name, &queued);
                 Round::Wait(self.pause(&queued))
@@ -158,8 +161,8 @@ impl Driver {
                 wake = wakes.next(), if *listening => match wake {
                     Some(Wake::Granted(grant)) => {
                         let now = self.engine.clock.now();
-                        let heard = self.heard?;
-                        return still_valid(heard, self.claim.lease, now).then_some((grant, heard));
+                        let from = self.heard.counted_from(self.claim.lease, now);
+                        return from.map(|from| (grant, from));
                     }
                     Some(Wake::Hint) => return None,
                     // No more hints: the poll goes on without them.
@@ -204,7 +207,7 @@ impl Driver {
 
     fn renew_request(&mut self) {
         self.claim.request = self.engine.identity.request();
-        self.heard = None;
+        self.heard = Heard::default();
     }
 
     /// A grant that came too late to be used: give it back, ask anew.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::heard::Heard;
 use super::{Engine, Hold, Tenure, drive};
 use crate::{BootTime, Error, Name, OwnerId, Result, telemetry};
 
@@ -160,7 +161,7 @@ impl Lane {
         for owner in owners {
             let slot = Slot { lane: self.clone() };
             let claim = self.engine.claim(&self.key, &owner, true);
-            drive::start(slot, claim, None);
+            drive::start(slot, claim, Heard::default(), None);
         }
     }
 

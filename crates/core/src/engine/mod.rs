@@ -11,6 +11,7 @@
 
 mod acquire;
 mod drive;
+mod heard;
 mod hold;
 mod lane;
 mod leave;

@@ -37,8 +37,8 @@ const MOST_EARLY: usize = 1024;
 pub enum Wake {
     /// Repeating the claim is worthwhile.
     Hint,
-    /// The claim has been granted. Its lease is counted from the waiter's last acknowledged word
-    /// before this, which is earlier than the grant, so no further round trip is needed.
+    /// The claim has been granted. Its lease is counted from a word of the waiter of which it is known
+    /// that it came before the grant, so no further round trip is needed.
     Granted(Grant),
 }
 

@@ -72,6 +72,11 @@ impl Deref for Client {
 }
 
 impl Client {
+    /// Keeps the wakes for this client, or lets them pass.
+    pub fn hold_wakes(&self, hold: bool) {
+        self.faulty.hold_wakes(hold);
+    }
+
     /// A claim of this client as the engine would send it, for cases below the engine.
     pub fn claim(&self, name: &str, lease: Duration) -> Claim {
         Claim {
@@ -221,6 +226,7 @@ impl Ctx {
         let clients = std::mem::take(&mut *self.clients.lock().unwrap());
         for client in clients {
             client.faults.clear();
+            client.hold_wakes(false);
             client.close().await.expect("a client closes");
         }
     }

@@ -11,6 +11,7 @@ use clinch_core::store::{
     ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wake, Wakes,
 };
 use clinch_core::{Clock, Name, RequestId, Result, keeper};
+use tokio::sync::watch;
 
 /// Makes the requests of one client fail on purpose, above any store.
 ///
@@ -38,6 +39,8 @@ pub struct Faulty {
     clock: Clock,
     attempts: Arc<AtomicU64>,
     seen: Arc<Mutex<Seen>>,
+    /// Whether wakes are held back.
+    holds_wakes: watch::Sender<bool>,
 }
 
 /// What the store was asked for.
@@ -57,7 +60,14 @@ impl Faulty {
             clock,
             attempts: Arc::default(),
             seen: Arc::default(),
+            holds_wakes: watch::Sender::default(),
         }
+    }
+
+    /// Keeps the wakes that this client would get, or lets them and those that were kept pass. They
+    /// are kept while the client is cut off, too.
+    pub fn hold_wakes(&self, hold: bool) {
+        self.holds_wakes.send_replace(hold);
     }
 
     /// The names that were claimed.
@@ -130,12 +140,17 @@ impl Store for Faulty {
         let mut from = self.inner.wakes(claim);
         let (to, wakes) = Wakes::channel();
         let (faults, seen, request) = (self.faults.clone(), self.seen.clone(), claim.request);
+        let mut held = self.holds_wakes.subscribe();
         let forward = async move {
             loop {
                 tokio::select! {
                     wake = from.next() => match wake {
-                        Some(_) if faults.drops_wakes() || faults.is_cut() => {}
+                        Some(_) if !*held.borrow() && (faults.drops_wakes() || faults.is_cut()) => {}
                         Some(wake) => {
+                            tokio::select! {
+                                _ = held.wait_for(|held| !held) => {}
+                                () = to.closed() => return,
+                            }
                             if matches!(wake, Wake::Granted(_)) {
                                 seen.lock().unwrap().waiting.remove(&request);
                             }

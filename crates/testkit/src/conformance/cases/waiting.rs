@@ -10,6 +10,7 @@ cases! { "waiting";
     waiter_enters_after_drop [] "a waiter enters when the guard is dropped";
     local_waiters_enter [] "waiters of the holder's own client enter one by one";
     lost_wakes_do_not_matter [] "a waiter that never hears a wake gets in by its slow poll";
+    an_old_grant_told_late_is_not_believed [] "granted, run out and forgotten while the waiter was away: the word of it changes nothing";
     a_waiter_keeps_its_place [] "a place in the queue outlives many leases of waiting";
 }
 
@@ -138,5 +139,37 @@ async fn a_waiter_keeps_its_place(ctx: &Ctx) -> Outcome {
     .await;
     guard.release().await?;
     assert!(soon("the waiter", waiter).await??.is_valid());
+    Ok(())
+}
+
+async fn an_old_grant_told_late_is_not_believed(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let first = a.lock("x").lease(ctx.long()).acquire().await?;
+    let away = b.lock("x").lease(ctx.lease());
+    let mut away = tokio::spawn(async move { away.acquire().await });
+    // The second answer says that it listens, and comes before the third question.
+    eventually("it listens", async || {
+        b.attempts.load(Ordering::Relaxed) > 2
+    })
+    .await;
+    b.hold_wakes(true);
+    b.faults.cut(true);
+    first.release().await?;
+    // The waiter's turn passes by, and then so many others come that no store remembers it.
+    for _ in 0..20 {
+        let guard = soon("a turn", a.lock("x").lease(ctx.long()).acquire()).await?;
+        guard.release().await?;
+    }
+    let held = a.lock("x").lease(ctx.long()).acquire().await?;
+    b.faults.cut(false);
+    ctx.until(&a, "x", 1, 1).await;
+    b.hold_wakes(false);
+    tokio::select! {
+        _ = &mut away => panic!("it entered beside the holder"),
+        () = a.clock().sleep(Duration::from_millis(150)) => {}
+    }
+    assert!(held.release().await?.was_held());
+    let guard = soon("its turn", away).await??;
+    assert!(guard.is_valid());
     Ok(())
 }

@@ -49,6 +49,6 @@ impl RawLock for Lock {
     }
 
     fn needs(&self) -> u64 {
-        4
+        1
     }
 }

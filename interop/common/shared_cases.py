@@ -3,6 +3,8 @@
 In a case `world.name` is what clinch calls the lock, and `world.theirs` what the other library does.
 """
 
+import argparse
+import pathlib
 import sys
 import time
 import traceback
@@ -164,6 +166,27 @@ class World:
         for process in self.started:
             process.kill()
         self.clean()
+
+
+def main(libraries, world, server, optional):
+    """Starts the server, runs the cases of each library there, and ends with their verdict. A
+    library of `optional` is run where the tool that it is built with was found."""
+    parser = argparse.ArgumentParser()
+    for option in ("work", "clinch", "java", *optional):
+        parser.add_argument(f"--{option}")
+    args = parser.parse_args()
+    libraries = dict(libraries)
+    for tool, library in optional.items():
+        if not getattr(args, tool):
+            print(f"-- {library} was not run: there is no {tool} here", flush=True)
+            del libraries[library]
+    work = pathlib.Path(args.work)
+    with open(work / "log", "w+", encoding="utf-8") as log:
+        server = server(work / "server", log)
+        try:
+            return run(libraries, lambda *which: world(args, server, *which, log), log)
+        finally:
+            server.stop()
 
 
 def run(libraries, world_of, log):

@@ -1,12 +1,11 @@
 """Locks that clinch shares with other libraries on etcd."""
 
-import argparse
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "common"))
 
-from shared_cases import EVERY, LONG, World, in_order, run
+from shared_cases import EVERY, LONG, World, in_order, main
 from partners import Clinch, Partner
 from server import Server
 
@@ -50,21 +49,4 @@ class EtcdWorld(World):
         self.server.ctl("del", "--prefix", "clinch/")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    for option in ("--work", "--clinch", "--java", "--go"):
-        parser.add_argument(option)
-    args = parser.parse_args()
-    libraries = dict(LIBRARIES)
-    if not args.go:
-        print("-- Go's client was not run: there is no go here", flush=True)
-        del libraries["go"]
-    with open(pathlib.Path(args.work) / "log", "w+", encoding="utf-8") as log:
-        server = Server(pathlib.Path(args.work) / "server", log)
-        try:
-            return run(libraries, lambda *which: EtcdWorld(args, server, *which, log), log)
-        finally:
-            server.stop()
-
-
-sys.exit(main())
+sys.exit(main(LIBRARIES, EtcdWorld, Server, {"go": "go"}))

@@ -1,13 +1,12 @@
 """Locks that clinch shares with other libraries on Redis."""
 
-import argparse
 import pathlib
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "common"))
 
-from shared_cases import EVERY, LONG, World, run
+from shared_cases import EVERY, LONG, World, main
 from partners import PATIENCE, Clinch, Partner, since
 from server import Server
 
@@ -100,21 +99,5 @@ class RedisWorld(World):
         self.server.cli("FLUSHALL")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    for option in ("--work", "--clinch", "--java", "--node"):
-        parser.add_argument(option)
-    args = parser.parse_args()
-    libraries = {library: cases for library, (_, cases) in LIBRARIES.items()}
-    if not args.node:
-        print("-- node-redlock was not run: there is no node here", flush=True)
-        del libraries["node-redlock"]
-    with open(pathlib.Path(args.work) / "log", "w+", encoding="utf-8") as log:
-        server = Server(pathlib.Path(args.work) / "server", log)
-        try:
-            return run(libraries, lambda *which: RedisWorld(args, server, *which, log), log)
-        finally:
-            server.stop()
-
-
-sys.exit(main())
+CASES = {library: cases for library, (_, cases) in LIBRARIES.items()}
+sys.exit(main(CASES, RedisWorld, Server, {"node": "node-redlock"}))

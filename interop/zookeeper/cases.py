@@ -1,12 +1,11 @@
 """Locks that clinch shares with other libraries on ZooKeeper, and those that it refuses to share."""
 
-import argparse
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "common"))
 
-from shared_cases import EVERY, LONG, SHORT, World, in_order, run, they_hold
+from shared_cases import EVERY, LONG, SHORT, World, in_order, main, they_hold
 from partners import Clinch, Partner
 from server import Server
 
@@ -80,21 +79,4 @@ class ZooKeeperWorld(World):
         """Nodes go with their sessions, folders by themselves."""
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    for option in ("--work", "--clinch", "--java", "--go"):
-        parser.add_argument(option)
-    args = parser.parse_args()
-    libraries = dict(LIBRARIES)
-    if not args.go:
-        print("-- Go's client was not run: there is no go here", flush=True)
-        del libraries["go"]
-    with open(pathlib.Path(args.work) / "log", "w+", encoding="utf-8") as log:
-        server = Server(pathlib.Path(args.work) / "server", log)
-        try:
-            return run(libraries, lambda *which: ZooKeeperWorld(args, server, *which, log), log)
-        finally:
-            server.stop()
-
-
-sys.exit(main())
+sys.exit(main(LIBRARIES, ZooKeeperWorld, Server, {"go": "go"}))

@@ -1,17 +1,14 @@
 //! A server's clock is stepped by ten leases, forward and back: while a lock is held, waited for and
 //! idle. For stores that count leases on it.
 //!
-//! Each function is one case, and asks for a server of its own:
+//! Each function is one case, and wants a server of its own. [`clock_cases!`](crate::clock_cases)
+//! makes tests of all of them:
 //!
 //! ```no_run
-//! # use clinch_core::{Result, StoreUrl, store::{OpenContext, Store}};
 //! use clinch_testkit::clients::Memory; // in a store's crate: its own
-//! use clinch_testkit::{clock, servers::Redis};
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<()> {
-//! let server = Redis::with().clock_shim().start()?;
-//! clock::back_dead_waiters_go_after_one_lease::<Memory>(&server).await;
-//! # Ok(()) }
+//! use clinch_testkit::servers::Redis;
+//!
+//! clinch_testkit::clock_cases!(Memory, Redis::with().clock_shim().start().unwrap());
 //! ```
 
 use std::time::Duration;
@@ -253,4 +250,29 @@ pub async fn a_clock_before_2020_is_named<O: Opens>(server: &impl Stepped) {
         .unwrap_err();
     assert!(error.to_string().contains("before 2020"), "{error}");
     assert!(!error.may_have_taken_effect());
+}
+
+/// A test of each case, for the stores of a crate and an expression that starts a server.
+#[macro_export]
+macro_rules! clock_cases {
+    ($ours:ty, $server:expr) => {
+        $crate::clock_cases!($ours, $server;
+            idle_names_give_rising_tokens_over_both_steps,
+            back_a_dead_holder_blocks_for_one_lease_not_for_ten,
+            back_a_dead_sharer_blocks_for_one_lease_behind_a_living_one,
+            back_short_leases_end_beside_long_ones,
+            back_dead_waiters_go_after_one_lease,
+            back_a_lock_delay_lasts_no_longer_than_it_is,
+            back_a_living_holder_keeps_its_lock_and_waiters_their_places,
+            forward_the_holder_is_told_and_tokens_stay_in_order,
+            forward_a_sharer_is_told_at_its_next_renewal,
+            a_clock_before_2020_is_named
+        );
+    };
+    ($ours:ty, $server:expr; $($case:ident),*) => {$(
+        #[tokio::test]
+        async fn $case() {
+            $crate::clock::$case::<$ours>(&$server).await;
+        }
+    )*};
 }

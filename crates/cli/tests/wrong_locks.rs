@@ -9,6 +9,7 @@
 
 mod common;
 
+use clinch_testkit::servers::ZooKeeper;
 use clinch_verify::Wrong;
 use common::Sandbox;
 use serde_json::Value;
@@ -49,54 +50,37 @@ fn is_caught(wrong: Wrong) {
     assert!(caught, "{} was not caught", wrong.as_str());
 }
 
-#[test]
-fn setnx_then_expire_sticks() {
-    is_caught(Wrong::SetnxExpire);
+/// One test for each, and one that none was forgotten.
+macro_rules! all_are_caught {
+    ($($wrong:ident: $test:ident,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                is_caught(Wrong::$wrong);
+            }
+        )*
+
+        #[test]
+        fn every_wrong_lock_has_a_test() {
+            assert_eq!(Wrong::ALL.to_vec(), [$(Wrong::$wrong),*]);
+        }
+    };
 }
 
-#[test]
-fn setnx_with_a_time_and_getset_has_two_holders() {
-    is_caught(Wrong::SetnxGetset);
-}
-
-#[test]
-fn del_without_an_owner_has_two_holders() {
-    is_caught(Wrong::DelWithoutOwner);
-}
-
-#[test]
-fn get_then_del_has_two_holders() {
-    is_caught(Wrong::GetThenDel);
-}
-
-#[test]
-fn a_lease_without_renewal_has_two_holders() {
-    is_caught(Wrong::NoRenewal);
-}
-
-#[test]
-fn a_deadline_from_the_reply_has_two_holders() {
-    is_caught(Wrong::DeadlineFromReply);
-}
-
-#[test]
-fn a_retry_under_a_new_identity_leaves_something_behind() {
-    is_caught(Wrong::NewRequestId);
-}
-
-#[test]
-fn tokens_that_a_restart_resets_fall() {
-    is_caught(Wrong::TokenReset);
-}
-
-#[test]
-fn a_waiter_that_only_listens_sticks() {
-    is_caught(Wrong::WakeWithoutPoll);
-}
-
-#[test]
-fn a_row_without_an_end_sticks() {
-    is_caught(Wrong::InsertDelete);
+all_are_caught! {
+    SetnxExpire: setnx_then_expire_sticks,
+    SetnxGetset: setnx_with_a_time_and_getset_has_two_holders,
+    DelWithoutOwner: del_without_an_owner_has_two_holders,
+    GetThenDel: get_then_del_has_two_holders,
+    NoRenewal: a_lease_without_renewal_has_two_holders,
+    DeadlineFromReply: a_deadline_from_the_reply_has_two_holders,
+    NewRequestId: a_retry_under_a_new_identity_leaves_something_behind,
+    TokenReset: tokens_that_a_restart_resets_fall,
+    WakeWithoutPoll: a_waiter_that_only_listens_sticks,
+    InsertDelete: a_row_without_an_end_sticks,
+    ForUpdateKilled: a_row_lock_on_a_killed_connection_has_two_holders,
+    ZooKeeperHerd: watchers_of_one_node_are_a_herd,
+    ZooKeeperPredecessorRace: a_watch_on_a_predecessor_that_has_gone_sticks,
 }
 
 #[test]
@@ -104,4 +88,20 @@ fn a_lock_that_is_right_passes() {
     let (code, report) = run("right", 1, SEARCH[0]);
     assert_eq!(code, 0, "{report:#}");
     assert!(report["grants"].as_u64().unwrap() > 0, "{report:#}");
+}
+
+/// The control of the herd: the same server with a store of clinch's, many in line, and requests
+/// counted in the same way.
+#[test]
+fn clinchs_own_line_on_zookeeper_is_no_herd() {
+    let s = Sandbox::new();
+    let zookeeper = ZooKeeper::start().unwrap();
+    let url = zookeeper.url();
+    let args = "--clients 12 --seed 1 --seconds 6 --workload hot,fair";
+    let args: Vec<_> = args.split(' ').collect();
+    let ran = s.run(&[&["verify", "--json", "--store", &url][..], &args].concat());
+    let report: Value = serde_json::from_str(&ran.out).unwrap_or_default();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let judged = report["calm"]["operations"].as_u64().unwrap();
+    assert!(judged > 0, "no second without a fault: {report:#}");
 }

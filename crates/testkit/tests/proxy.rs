@@ -155,6 +155,19 @@ async fn the_nth_reply_is_swallowed() {
 }
 
 #[tokio::test]
+async fn replies_are_counted_over_all_connections_and_swallowed_ones_too() {
+    let proxy = proxy().await;
+    let (mut first, mut second) = (Client::connect(&proxy).await, Client::connect(&proxy).await);
+    first.say("one\ntwo").await;
+    assert_eq!(first.hear().await.unwrap(), "one");
+    assert_eq!(first.hear().await.unwrap(), "two");
+    proxy.swallow(1, Then::Stay);
+    second.say("lost\nheard").await;
+    assert_eq!(second.hear().await.unwrap(), "heard");
+    assert_eq!(proxy.replies(), 4);
+}
+
+#[tokio::test]
 async fn a_swallowed_reply_can_reset_the_connection() {
     let proxy = proxy().await;
     let mut client = Client::connect(&proxy).await;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,6 +52,8 @@ struct State {
     bell: watch::Sender<()>,
     /// Directions that are still pumped.
     pumps: AtomicUsize,
+    /// Replies that the server has given.
+    replies: AtomicU64,
 }
 
 impl Link {
@@ -65,6 +67,7 @@ impl Link {
             rules: Mutex::new(rules),
             bell: watch::Sender::new(()),
             pumps: AtomicUsize::new(2),
+            replies: AtomicU64::new(0),
         }));
         // Small frames must not wait for each other.
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
@@ -92,6 +95,12 @@ impl Link {
     /// Whether bytes can still pass in some direction.
     pub fn is_open(&self) -> bool {
         self.0.pumps.load(Ordering::SeqCst) > 0
+    }
+
+    /// How many replies the server has given, as far as the splitter counts them, whatever became of
+    /// them on the way.
+    pub fn replies(&self) -> u64 {
+        self.0.replies.load(Ordering::Relaxed)
     }
 
     /// What happens to the bytes of one direction.
@@ -183,6 +192,9 @@ impl Pump {
 
     fn take(&mut self, bytes: &[u8]) {
         for frame in (self.split)(bytes) {
+            if frame.counted && self.direction == Direction::Down {
+                self.link.0.replies.fetch_add(1, Ordering::Relaxed);
+            }
             if let Fate::Pass(after) = self.link.rules(|r| r.judge(self.direction, frame.counted)) {
                 self.queue.push_back((Instant::now() + after, frame.bytes));
             }

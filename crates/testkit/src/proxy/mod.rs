@@ -153,6 +153,12 @@ impl Proxy {
         self.links().iter().filter(|link| link.is_open()).count()
     }
 
+    /// How many replies the server has given so far, on all connections: as many as there were
+    /// requests, if the splitter is that of the protocol.
+    pub fn replies(&self) -> u64 {
+        self.links().iter().map(Link::replies).sum()
+    }
+
     /// How many connections were refused.
     pub fn refused(&self) -> usize {
         self.shared.refused.load(Ordering::SeqCst)

@@ -7,6 +7,7 @@
 mod exclusion;
 mod fence;
 mod fifo;
+mod herd;
 mod idempotence;
 mod index;
 mod late_loss;
@@ -60,6 +61,8 @@ pub enum Property {
     LeftBehind,
     /// Observers of an election never see terms go back.
     Terms,
+    /// A release wakes the next one only: requests do not grow with the number of those who wait.
+    Herd,
 }
 
 impl Property {
@@ -78,6 +81,7 @@ impl Property {
             Self::Stuck => "stuck",
             Self::LeftBehind => "left-behind",
             Self::Terms => "terms",
+            Self::Herd => "herd",
         }
     }
 }
@@ -115,6 +119,9 @@ pub(crate) struct Figures {
     /// Updates of the unfenced resource in all.
     pub(crate) updates_unfenced: u64,
     pub(crate) updates_fenced: u64,
+    /// Requests and operations of times that no fault was near, if requests were counted.
+    pub(crate) calm_requests: u64,
+    pub(crate) calm_operations: u64,
 }
 
 /// What the checkers say of a history.
@@ -142,6 +149,7 @@ pub(crate) fn check(history: &History) -> Findings {
     found.extend(stuck::check(&index));
     found.extend(left_behind::check(&index));
     found.extend(terms::check(&index));
+    found.extend(herd::check(&index, &mut figures));
     found.sort_by_key(|violation| violation.from);
     for violation in &mut found {
         violation.excused_by = excuse(&index, violation);

@@ -29,6 +29,8 @@ pub(crate) enum Event {
     Observe(Observe),
     /// A read or a write of a protected resource, in the order in which they reached it.
     Access(Access),
+    /// How many requests of the workers the store answered within a while.
+    Requests(Requests),
     /// A fault that was injected.
     Fault(Fault),
     /// The end of a worker process.
@@ -57,6 +59,10 @@ pub(crate) struct Start {
     pub(crate) queue: bool,
     /// Whether the store gives tokens.
     pub(crate) tokens: bool,
+    /// The most requests that an acquisition may cost, renewals and release included, where that is
+    /// promised and can be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) requests: Option<u64>,
     /// How much later than promised the machine may make things happen.
     pub(crate) grace: u64,
     /// What ran: clinch, the engine.
@@ -221,6 +227,14 @@ pub(crate) struct Access {
     pub(crate) accepted: bool,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Requests {
+    pub(crate) from: u64,
+    pub(crate) at: u64,
+    /// Of all processes together.
+    pub(crate) count: u64,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Fault {
     pub(crate) kind: String,
@@ -272,6 +286,7 @@ impl Event {
             Self::Call(call) => call.reply,
             Self::Observe(observe) => observe.at,
             Self::Access(access) => access.at,
+            Self::Requests(requests) => requests.at,
             Self::Fault(fault) => fault.at,
             Self::Exit(exit) => exit.at,
             Self::Scan(scan) => scan.at,

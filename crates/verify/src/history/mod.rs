@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub(crate) use event::{
     Access, Acquire, Answer, Call, CallKind, Event, Exit, Fault, Kind, Look, Lost, Observe,
-    Outcome, Release, Scan, Start, VERSION, Waiting,
+    Outcome, Release, Requests, Scan, Start, VERSION, Waiting,
 };
 pub(crate) use recorder::{Recorder, now};
 

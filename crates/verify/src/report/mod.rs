@@ -74,6 +74,7 @@ struct Json<'a> {
     unordered_beside: u64,
     fenced: Updates,
     unfenced: Updates,
+    calm: Calm,
     problems: &'a [String],
 }
 
@@ -97,6 +98,13 @@ struct Updates {
     updates: u64,
     lost: u64,
     refused: u64,
+}
+
+/// Seconds without a fault, in which requests were counted.
+#[derive(Debug, Serialize)]
+struct Calm {
+    requests: u64,
+    operations: u64,
 }
 
 impl Report {
@@ -177,6 +185,10 @@ impl Report {
                 updates: figures.updates_unfenced,
                 lost: figures.lost_updates_unfenced,
                 refused: 0,
+            },
+            calm: Calm {
+                requests: figures.calm_requests,
+                operations: figures.calm_operations,
             },
             problems: &self.problems,
         };

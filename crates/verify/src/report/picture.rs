@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::millis;
 use super::svg::{Scale, Svg};
-use crate::check::{Hold, Index, Violation, op_name};
-use crate::history::{Event, History};
+use crate::check::{Hold, Index, Property, Violation, op_name};
+use crate::history::{Event, History, Requests};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 70.0;
@@ -53,7 +53,8 @@ pub(super) fn draw(
         width: WIDTH - LEFT - 10.0,
     };
     let rows = rows(index, lock, scale, violation);
-    let height = TOP + ROW * as_f64(rows.len()) + 34.0;
+    let herd = violation.is_some_and(|violation| violation.property == Property::Herd);
+    let height = TOP + ROW * as_f64(rows.len() + usize::from(herd)) + 34.0;
     let mut svg = Svg::new(WIDTH, height);
     svg.text(
         (10.0, 18.0),
@@ -82,8 +83,34 @@ pub(super) fn draw(
             TOP + ROW * as_f64(at),
         );
     }
+    if herd {
+        requests(&mut svg, index, scale, TOP + ROW * as_f64(rows.len()));
+    }
     axis(&mut svg, index, scale, height);
     svg.end()
+}
+
+/// How many requests there were, second by second.
+fn requests(svg: &mut Svg, index: &Index<'_>, scale: Scale, y: f64) {
+    svg.text((10.0, y + 16.0), "", "requests");
+    for event in &index.history.events {
+        let Event::Requests(counted) = event else {
+            continue;
+        };
+        let Requests { from, at, count } = *counted;
+        if !scale.shows(from, at) {
+            continue;
+        }
+        let (x1, x2) = (scale.x(from), scale.x(at));
+        let grants = index.holds.iter().map(|hold| hold.acquire.complete);
+        let grants = grants.filter(|granted| from < *granted && *granted <= at);
+        let words = format!("{count} for {} grants", grants.count());
+        let style = r##"fill="none" stroke="#333""##;
+        svg.rect((x1 + 1.0, y + 4.0, x2 - x1 - 2.0, 16.0), style, &words);
+        if x2 - x1 > 120.0 {
+            svg.text((x1 + 6.0, y + 16.0), r#"font-size="10""#, &words);
+        }
+    }
 }
 
 /// `clinch-verify/1f-7/hot` is shown as `hot`.

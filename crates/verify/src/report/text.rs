@@ -15,14 +15,15 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     let (start, counts) = (&report.start, &report.counts);
     let figures = &report.findings.figures;
     writeln!(out, "{} · {}", start.store, start.versions.join(" · "))?;
-    writeln!(
+    write!(
         out,
-        "seed {} · {} clients · {:.0} s · {}",
-        start.seed,
-        start.clients,
-        counts.seconds,
-        start.workloads.join(" "),
+        "seed {} · {} clients · {:.0} s",
+        start.seed, start.clients, counts.seconds,
     )?;
+    match start.workloads.is_empty() {
+        true => writeln!(out)?,
+        false => writeln!(out, " · {}", start.workloads.join(" "))?,
+    }
     writeln!(
         out,
         "{} operations, {} grants, {} of unknown end, {} holders told of a loss; {} processes, {} of them killed",
@@ -77,6 +78,13 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
             out,
             "a resource that does not: {} updates, {} lost (no lock can prevent that)",
             figures.updates_unfenced, figures.lost_updates_unfenced,
+        )?;
+    }
+    if figures.calm_operations > 0 {
+        writeln!(
+            out,
+            "{} requests for {} operations that were under way in a second without a fault",
+            figures.calm_requests, figures.calm_operations,
         )?;
     }
     for problem in &report.problems {

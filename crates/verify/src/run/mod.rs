@@ -1,8 +1,10 @@
 //! A run: workers, faults, and the end of both.
 
 mod crew;
+mod enough;
 mod inject;
 mod plan;
+mod requests;
 mod resources;
 mod route;
 mod watch;
@@ -96,6 +98,10 @@ struct Run<'a> {
     /// What members that have gone had done.
     retired: Mutex<Counts>,
     problems: Mutex<Vec<String>>,
+    /// How often requests were counted.
+    counted: AtomicU64,
+    /// A wrong lock has shown what is wrong with it.
+    enough: AtomicBool,
 }
 
 impl<'a> Run<'a> {
@@ -132,7 +138,10 @@ impl<'a> Run<'a> {
             Target::Wrong(wrong) => wrong.lease(),
             _ => options.lease,
         };
-        let mut workloads = wanted;
+        let mut workloads = match options.target {
+            Target::Wrong(_) => Vec::new(), // it knows one only
+            _ => wanted,
+        };
         if let Some(clinch) = &clinch {
             let info = clinch.info();
             workloads.retain(|workload| workload.fits(&info.capabilities));
@@ -154,6 +163,8 @@ impl<'a> Run<'a> {
             faults: AtomicU64::new(0),
             retired: Mutex::default(),
             problems: Mutex::default(),
+            counted: AtomicU64::new(0),
+            enough: AtomicBool::new(false),
             folder,
         })
     }
@@ -166,11 +177,16 @@ impl<'a> Run<'a> {
         }
         self.ready().await?;
         let until = self.clock.now() + self.options.span;
-        let watcher = watch::Watcher::start(self.folder.path());
+        let expected = self.wrong().and_then(Wrong::expected);
+        let watcher = watch::Watcher::start(self.folder.path(), expected);
         let shown = self.show(&watcher, until, progress);
+        let disturbed = async {
+            self.calm(until).await;
+            self.disturb(until).await;
+        };
         tokio::select! {
             biased;
-            () = self.disturb(until) => {}
+            _ = async { tokio::join!(disturbed, self.count(until)) } => {}
             () = shown => {}
         }
         self.recorder.write(&Event::Healed { at: now() });
@@ -206,6 +222,7 @@ impl<'a> Run<'a> {
                 Some(wrong) => wrong.has_tokens(),
                 None => info.is_some_and(|info| info.capabilities.tokens),
             },
+            requests: self.promised_requests(),
             grace: nanos(self.grace()),
             versions: [Some(ours), engine].into_iter().flatten().collect(),
         }
@@ -289,7 +306,8 @@ impl<'a> Run<'a> {
         let end = (self.clock.now() + span).min(until);
         loop {
             let left = end.since(self.clock.now());
-            if self.stopped() || self.clock.now() >= until {
+            let enough = self.enough.load(Ordering::Relaxed);
+            if self.stopped() || enough || self.clock.now() >= until {
                 return false;
             }
             if left.is_zero() {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use clinch::{BootTime, Error, ErrorKind, Result};
 
+use super::enough::Enough;
 use super::{Run, TICK, lock};
-use crate::check::check;
+use crate::check::{Property, check};
 use crate::history::History;
 use crate::work::Counts;
 
@@ -37,18 +38,24 @@ pub struct Progress {
 }
 
 impl Run<'_> {
-    /// Shows progress until the time is over.
+    /// Shows progress until the time is over, and says when a wrong lock has shown enough.
     pub(super) async fn show(
         &self,
         watcher: &Watcher,
         until: BootTime,
         progress: &mut dyn FnMut(&Progress),
     ) {
+        let silence = self.lease * 2 + self.grace();
+        let mut enough = Enough::new(self.wrong(), silence, self.clock.now());
         loop {
             let mut now = self.now(watcher, "running");
             now.left = until.since(self.clock.now());
             now.elapsed = self.options.span.saturating_sub(now.left);
             progress(&now);
+            let caught = watcher.caught.load(Ordering::Relaxed);
+            if enough.is_reached(self.clock.now(), now.grants, caught) {
+                self.enough.store(true, Ordering::Relaxed);
+            }
             self.clock.sleep(TICK * 2).await;
         }
     }
@@ -81,34 +88,46 @@ impl Counts {
 }
 
 /// A thread that checks what there is so far, whenever there is half as much again: so all its work
-/// together is linear.
+/// together is linear. Where one violation is waited for it looks more often.
 #[derive(Debug)]
 pub(super) struct Watcher {
     pub(super) violations: Arc<AtomicU64>,
+    /// The expected one is among them.
+    pub(super) caught: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
 }
 
 impl Watcher {
-    pub(super) fn start(folder: &Path) -> Self {
+    pub(super) fn start(folder: &Path, expected: Option<Property>) -> Self {
         let watcher = Self {
             violations: Arc::default(),
+            caught: Arc::default(),
             over: Arc::default(),
         };
         let (violations, over) = (watcher.violations.clone(), watcher.over.clone());
+        let caught = watcher.caught.clone();
         let folder = folder.to_owned();
         let look = move || {
             let mut checked = 0;
             while !over.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(500));
                 let size = size(&folder);
-                if size < checked + checked / 2 + 100_000 {
+                let more = match expected {
+                    Some(_) => checked / 16 + 1,
+                    None => checked / 2 + 100_000,
+                };
+                if size < checked + more {
                     continue;
                 }
                 checked = size;
                 // A line may be half written while it is read: the next look sees all of it.
                 if let Ok(history) = files(&folder).and_then(|files| History::read(&files)) {
-                    let found = check(&history).violations.len();
-                    violations.store(u64::try_from(found).unwrap_or(0), Ordering::Relaxed);
+                    let found = check(&history).violations;
+                    let count = u64::try_from(found.len()).unwrap_or(0);
+                    violations.store(count, Ordering::Relaxed);
+                    if found.iter().any(|found| Some(found.property) == expected) {
+                        caught.store(true, Ordering::Relaxed);
+                    }
                 }
             }
         };

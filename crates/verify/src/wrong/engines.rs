@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clinch::Result;
-use clinch_testkit::servers::{Folder, Redis};
+use clinch_testkit::servers::{Folder, MariaDb, Redis, ZooKeeper};
 
 use crate::check::Property;
 use crate::lab::{Engine, EngineFault};
@@ -27,6 +27,18 @@ pub(super) fn forgetful_redis() -> Result<Box<dyn Engine>> {
 /// A file.
 pub(super) fn file() -> Result<Box<dyn Engine>> {
     Ok(Box::new(File(Folder::new("verify-wrong")?)))
+}
+
+/// A server with this table, whose connections an administrator ends now and then.
+pub(super) fn mariadb(table: &str) -> Result<Box<dyn Engine>> {
+    let mariadb = MariaDb::start()?;
+    mariadb.sql(table)?;
+    Ok(Box::new(Database(mariadb)))
+}
+
+/// A server that is left alone.
+pub(super) fn zookeeper() -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Coordination(ZooKeeper::start()?)))
 }
 
 struct Server {
@@ -89,5 +101,62 @@ impl Engine for File {
 
     fn version(&self) -> String {
         format!("SQLite {}", rusqlite::version())
+    }
+}
+
+struct Database(MariaDb);
+
+impl Engine for Database {
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn faults(&self) -> Vec<EngineFault> {
+        vec![EngineFault {
+            name: "connections killed at the server",
+            excuses: &[],
+        }]
+    }
+
+    fn begin(&mut self, _fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
+        self.0.kill_connections().map(|_| None)
+    }
+
+    fn end(&mut self, _fault: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn version(&self) -> String {
+        let version = self.0.sql("SELECT VERSION()");
+        format!("MariaDB {}", version.unwrap_or_default())
+    }
+}
+
+struct Coordination(ZooKeeper);
+
+impl Engine for Coordination {
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn faults(&self) -> Vec<EngineFault> {
+        Vec::new()
+    }
+
+    fn begin(&mut self, _fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
+        Ok(None)
+    }
+
+    fn end(&mut self, _fault: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn version(&self) -> String {
+        let counters = self.0.counters().unwrap_or_default();
+        let version = counters.get("zk_version").map_or("", String::as_str);
+        format!(
+            "ZooKeeper {}",
+            version.split('-').next().unwrap_or_default()
+        )
     }
 }

@@ -5,6 +5,7 @@ mod db;
 mod deadline_from_reply;
 mod del_without_owner;
 mod engines;
+mod for_update_killed;
 mod get_then_del;
 mod insert_delete;
 mod new_request_id;
@@ -15,6 +16,9 @@ mod setnx_getset;
 mod token_reset;
 mod turn;
 mod wake_without_poll;
+mod zookeeper;
+mod zookeeper_herd;
+mod zookeeper_predecessor_race;
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -65,13 +69,19 @@ pub enum Wrong {
     WakeWithoutPoll,
     /// A row that is inserted and deleted, without an end.
     InsertDelete,
+    /// A row locked by `FOR UPDATE`, on a connection that somebody ends.
+    ForUpdateKilled,
+    /// One node, and everybody who waits watches it.
+    ZooKeeperHerd,
+    /// A line of nodes, and a watch on a predecessor that may have gone.
+    ZooKeeperPredecessorRace,
     /// The control: `SET NX PX`, release by comparison, a deadline from before the send.
     Right,
 }
 
 impl Wrong {
     /// All that must be caught.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::SetnxExpire,
         Self::SetnxGetset,
         Self::DelWithoutOwner,
@@ -82,6 +92,9 @@ impl Wrong {
         Self::TokenReset,
         Self::WakeWithoutPoll,
         Self::InsertDelete,
+        Self::ForUpdateKilled,
+        Self::ZooKeeperHerd,
+        Self::ZooKeeperPredecessorRace,
     ];
 
     /// Its name.
@@ -97,6 +110,9 @@ impl Wrong {
             Self::TokenReset => "token-reset",
             Self::WakeWithoutPoll => "wake-without-poll",
             Self::InsertDelete => "insert-delete",
+            Self::ForUpdateKilled => "for-update-killed",
+            Self::ZooKeeperHerd => "zookeeper-herd",
+            Self::ZooKeeperPredecessorRace => "zookeeper-predecessor-race",
             Self::Right => "right",
         }
     }
@@ -108,7 +124,11 @@ impl Wrong {
             Self::SetnxGetset | Self::DelWithoutOwner | Self::GetThenDel => {
                 Some(Property::Exclusion)
             }
-            Self::NoRenewal | Self::DeadlineFromReply => Some(Property::Exclusion),
+            Self::NoRenewal | Self::DeadlineFromReply | Self::ForUpdateKilled => {
+                Some(Property::Exclusion)
+            }
+            Self::ZooKeeperHerd => Some(Property::Herd),
+            Self::ZooKeeperPredecessorRace => Some(Property::Stuck),
             Self::NewRequestId => Some(Property::LeftBehind),
             Self::TokenReset => Some(Property::TokenOrder),
             Self::Right => None,
@@ -117,12 +137,32 @@ impl Wrong {
 
     /// The lease that shows it soon.
     pub(crate) fn lease(self) -> Duration {
-        Duration::from_millis(400)
+        match self {
+            // Nobody stays alive by requests here, and the last of many may wait for a while.
+            Self::ZooKeeperHerd => Duration::from_secs(9),
+            _ => Duration::from_millis(400),
+        }
     }
 
     /// Whether it gives tokens.
     pub(crate) fn has_tokens(self) -> bool {
         self == Self::TokenReset
+    }
+
+    /// The most requests that an acquisition may cost. Those that poll promise nothing.
+    pub(crate) fn requests(self) -> Option<u64> {
+        match self {
+            Self::ZooKeeperHerd | Self::ZooKeeperPredecessorRace => Some(8),
+            _ => None,
+        }
+    }
+
+    /// How many clients there are in each worker process. A herd shows where many wait.
+    fn users(self) -> u64 {
+        match self {
+            Self::ZooKeeperHerd => 8,
+            _ => 1,
+        }
     }
 
     /// What is done to its workers and to their connections: what shows its fault, and for the
@@ -137,6 +177,10 @@ impl Wrong {
             }
             Self::GetThenDel | Self::DeadlineFromReply => (Vec::new(), Vec::new()),
             Self::NoRenewal | Self::TokenReset => (Vec::new(), Vec::new()),
+            // What is done to the server, and a slow network, are enough; a herd needs nothing.
+            Self::ForUpdateKilled | Self::ZooKeeperPredecessorRace | Self::ZooKeeperHerd => {
+                (Vec::new(), Vec::new())
+            }
             Self::NewRequestId => (Vec::new(), links(&[swallow])),
             Self::WakeWithoutPoll => (Vec::new(), links(&[LinkFault::HalfOpen])),
             Self::InsertDelete => (vec![What::Kill], Vec::new()),
@@ -158,6 +202,8 @@ impl Wrong {
             Self::GetThenDel => Some(self.lease() / 4),
             // Slow for some only: if it were for all, a late claim would be met by a late grant.
             Self::DeadlineFromReply => (process % 2 == 1).then(|| self.lease() / 2),
+            // Those who are quick come and go while a slow one looks at an old list.
+            Self::ZooKeeperPredecessorRace => (process % 2 == 1).then(|| self.lease() / 4),
             _ => None,
         }
     }
@@ -167,6 +213,8 @@ impl Wrong {
         match self {
             Self::InsertDelete => engines::file(),
             Self::TokenReset => engines::forgetful_redis(),
+            Self::ForUpdateKilled => engines::mariadb(for_update_killed::TABLE),
+            Self::ZooKeeperHerd | Self::ZooKeeperPredecessorRace => engines::zookeeper(),
             _ => engines::redis(),
         }
     }
@@ -175,27 +223,34 @@ impl Wrong {
     pub(crate) async fn leftovers(self, prefix: &str, url: &str) -> Result<Vec<Scan>> {
         match self {
             Self::InsertDelete => insert_delete::leftovers(prefix, url),
+            // These end with their connections and sessions.
+            Self::ForUpdateKilled | Self::ZooKeeperHerd | Self::ZooKeeperPredecessorRace => {
+                Ok(Vec::new())
+            }
             _ => db::leftovers(prefix, url).await,
         }
     }
 
     fn open(self, config: &Config) -> Result<Box<dyn RawLock>> {
-        let key = format!("{}lock", config.prefix);
-        if self == Self::InsertDelete {
-            return Ok(Box::new(insert_delete::Lock::open(&config.url, key)?));
-        }
-        let db = db::Db::new(&config.url, key, config.lease())?;
+        let key = || format!("{}lock", config.prefix);
+        let db = || db::Db::new(&config.url, key(), config.lease());
         Ok(match self {
-            Self::SetnxExpire => Box::new(setnx_expire::Lock(db)),
-            Self::SetnxGetset => Box::new(setnx_getset::Lock(db)),
-            Self::DelWithoutOwner => Box::new(del_without_owner::Lock(db)),
-            Self::GetThenDel => Box::new(get_then_del::Lock(db)),
-            Self::NoRenewal => Box::new(no_renewal::Lock(db)),
-            Self::DeadlineFromReply => Box::new(deadline_from_reply::Lock(db)),
-            Self::NewRequestId => Box::new(new_request_id::Lock(db)),
-            Self::TokenReset => Box::new(token_reset::Lock(db)),
-            Self::WakeWithoutPoll => Box::new(wake_without_poll::Lock(db)),
-            Self::InsertDelete | Self::Right => Box::new(right::Lock(db)),
+            Self::SetnxExpire => Box::new(setnx_expire::Lock(db()?)),
+            Self::SetnxGetset => Box::new(setnx_getset::Lock(db()?)),
+            Self::DelWithoutOwner => Box::new(del_without_owner::Lock(db()?)),
+            Self::GetThenDel => Box::new(get_then_del::Lock(db()?)),
+            Self::NoRenewal => Box::new(no_renewal::Lock(db()?)),
+            Self::DeadlineFromReply => Box::new(deadline_from_reply::Lock(db()?)),
+            Self::NewRequestId => Box::new(new_request_id::Lock(db()?)),
+            Self::TokenReset => Box::new(token_reset::Lock(db()?)),
+            Self::WakeWithoutPoll => Box::new(wake_without_poll::Lock(db()?)),
+            Self::InsertDelete => Box::new(insert_delete::Lock::open(&config.url, key())?),
+            Self::ForUpdateKilled => Box::new(for_update_killed::Lock::new(&config.url)?),
+            Self::ZooKeeperHerd => Box::new(zookeeper_herd::Lock::new(&config.url)),
+            Self::ZooKeeperPredecessorRace => {
+                Box::new(zookeeper_predecessor_race::Lock::new(&config.url))
+            }
+            Self::Right => Box::new(right::Lock(db()?)),
         })
     }
 }

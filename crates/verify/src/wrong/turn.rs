@@ -21,17 +21,20 @@ pub(crate) async fn work(
     runtime: &tokio::runtime::Handle,
 ) -> Result<()> {
     let wrong: Wrong = wrong.parse()?;
-    let lock = wrong.open(&shared.config)?;
+    let mut users = Vec::new();
+    for number in 0..wrong.users() {
+        let purpose = u64::from(shared.config.process) | number << 32;
+        users.push(User {
+            shared: shared.clone(),
+            lock: wrong.open(&shared.config)?,
+            rng: Rng::new(shared.config.seed, purpose),
+            clock: Clock::boot(),
+        });
+    }
     say(&Said::Ready);
     obey(shared, runtime)?;
-    let purpose = u64::from(shared.config.process);
-    let user = User {
-        shared: shared.clone(),
-        lock,
-        rng: Rng::new(shared.config.seed, purpose),
-        clock: Clock::boot(),
-    };
-    watch(shared, vec![runtime.spawn(user.go())]).await?;
+    let tasks = users.into_iter().map(|user| runtime.spawn(user.go()));
+    watch(shared, tasks.collect()).await?;
     say(&Said::Done(shared.counts()));
     Ok(())
 }

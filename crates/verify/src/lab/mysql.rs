@@ -93,8 +93,8 @@ impl Mysql {
 
 impl Engine for Mysql {
     fn url(&self) -> String {
-        // Less than a lease: the default of five seconds is made for leases of thirty.
-        format!("{}?timeout=1s", self.server.url())
+        // Near the lease: the default of five seconds is made for leases of thirty.
+        format!("{}?timeout=2s", self.server.url())
     }
 
     fn faults(&self) -> Vec<EngineFault> {

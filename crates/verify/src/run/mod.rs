@@ -33,6 +33,8 @@ use crate::wrong::Wrong;
 const GRACE: Duration = Duration::from_secs(5);
 /// How long workers may take to connect.
 const START: Duration = Duration::from_secs(40);
+/// How long workers may take to end, as long as anything moves.
+const LONGEST_END: Duration = Duration::from_secs(120);
 const TICK: Duration = Duration::from_millis(50);
 
 /// Puts a store to the test; blocks until that is done, or `stop` is set. It must be called from a
@@ -306,15 +308,22 @@ impl<'a> Run<'a> {
             member.order(Order::Stop);
         }
         let most = self.lease + self.grace() + self.grace() / 2;
-        let give_up = self.clock.now() + most;
-        while self.clock.now() < give_up {
+        let mut give_up = self.clock.now() + most;
+        let (last, mut operations) = (self.clock.now() + LONGEST_END, 0);
+        while self.clock.now() < give_up.min(last) {
             let done = lock(&self.members)
                 .iter()
                 .all(|(member, _)| member.heard().done);
             if done {
                 break;
             }
-            progress(&self.now(watcher, "ending"));
+            let now = self.now(watcher, "ending");
+            progress(&now);
+            // On a busy machine a queue takes its time; it is stuck when nothing moves.
+            if now.operations > operations {
+                operations = now.operations;
+                give_up = self.clock.now() + most;
+            }
             self.clock.sleep(TICK).await;
         }
         self.recorder.write(&Event::End { at: now() });

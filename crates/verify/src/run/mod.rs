@@ -9,7 +9,7 @@ mod watch;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clinch::{BootTime, Clinch, Clock, Connect, Error, ErrorKind, Result};
@@ -88,7 +88,7 @@ struct Run<'a> {
     route: Route,
     /// Our own client, which goes to the store directly; none for a wrong lock.
     clinch: Option<Clinch>,
-    engine: Mutex<Option<Box<dyn Engine>>>,
+    engine: Arc<Mutex<Option<Box<dyn Engine>>>>,
     prefix: String,
     workloads: Vec<Workload>,
     lease: Duration,
@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
             recorder,
             route: Route::new(&url)?,
             clinch,
-            engine: Mutex::new(engine),
+            engine: Arc::new(Mutex::new(engine)),
             prefix: format!("clinch-verify/{:x}-{}/", now(), std::process::id()),
             workloads,
             lease,

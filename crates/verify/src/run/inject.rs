@@ -236,9 +236,11 @@ impl Run<'_> {
         };
         let at = now();
         let span = planned.span;
-        let begun = self.on_engine(|engine| engine.begin(number, span));
+        let begun = self
+            .on_engine(move |engine| engine.begin(number, span))
+            .await;
         self.rest(span, until).await;
-        let ended = self.on_engine(|engine| engine.end(number));
+        let ended = self.on_engine(move |engine| engine.end(number)).await;
         let mut done = fault;
         for outcome in [begun, ended.map(|()| None)] {
             match outcome {
@@ -257,14 +259,20 @@ impl Run<'_> {
         });
     }
 
-    fn on_engine<T: Default>(
+    /// Servers are started and killed with calls that block. They have a thread of their own, so that
+    /// the other sequences of faults go on meanwhile.
+    async fn on_engine<T: Default + Send + 'static>(
         &self,
-        act: impl FnOnce(&mut dyn crate::lab::Engine) -> clinch::Result<T>,
+        act: impl FnOnce(&mut dyn crate::lab::Engine) -> clinch::Result<T> + Send + 'static,
     ) -> clinch::Result<T> {
-        // Servers are started and killed with calls that block; proxies and timers go on elsewhere.
-        tokio::task::block_in_place(|| match lock(&self.engine).as_mut() {
+        let engine = self.engine.clone();
+        let acting = tokio::task::spawn_blocking(move || match lock(&engine).as_mut() {
             Some(engine) => act(engine.as_mut()),
             None => Ok(T::default()),
+        });
+        acting.await.unwrap_or_else(|why| {
+            let text = format!("the lab: {why}");
+            Err(clinch::Error::new(clinch::ErrorKind::Internal, text))
         })
     }
 }

@@ -11,7 +11,7 @@ mod watch;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clinch::{BootTime, Clinch, Clock, Connect, Error, ErrorKind, Result};
@@ -35,6 +35,8 @@ use crate::wrong::Wrong;
 const GRACE: Duration = Duration::from_secs(5);
 /// How long workers may take to connect.
 const START: Duration = Duration::from_secs(40);
+/// How long workers may take to end, as long as anything moves.
+const LONGEST_END: Duration = Duration::from_secs(120);
 const TICK: Duration = Duration::from_millis(50);
 
 /// Puts a store to the test; blocks until that is done, or `stop` is set. It must be called from a
@@ -88,7 +90,7 @@ struct Run<'a> {
     route: Route,
     /// Our own client, which goes to the store directly; none for a wrong lock.
     clinch: Option<Clinch>,
-    engine: Mutex<Option<Box<dyn Engine>>>,
+    engine: Arc<Mutex<Option<Box<dyn Engine>>>>,
     prefix: String,
     workloads: Vec<Workload>,
     lease: Duration,
@@ -154,7 +156,7 @@ impl<'a> Run<'a> {
             recorder,
             route: Route::new(&url)?,
             clinch,
-            engine: Mutex::new(engine),
+            engine: Arc::new(Mutex::new(engine)),
             prefix: format!("clinch-verify/{:x}-{}/", now(), std::process::id()),
             workloads,
             lease,
@@ -324,15 +326,22 @@ impl<'a> Run<'a> {
             member.order(Order::Stop);
         }
         let most = self.lease + self.grace() + self.grace() / 2;
-        let give_up = self.clock.now() + most;
-        while self.clock.now() < give_up {
+        let mut give_up = self.clock.now() + most;
+        let (last, mut operations) = (self.clock.now() + LONGEST_END, 0);
+        while self.clock.now() < give_up.min(last) {
             let done = lock(&self.members)
                 .iter()
                 .all(|(member, _)| member.heard().done);
             if done {
                 break;
             }
-            progress(&self.now(watcher, "ending"));
+            let now = self.now(watcher, "ending");
+            progress(&now);
+            // On a busy machine a queue takes its time; it is stuck when nothing moves.
+            if now.operations > operations {
+                operations = now.operations;
+                give_up = self.clock.now() + most;
+            }
             self.clock.sleep(TICK).await;
         }
         self.recorder.write(&Event::End { at: now() });

@@ -1,0 +1,224 @@
+//! Three etcd members, which can be cut off from each other.
+
+use std::time::Duration;
+
+use clinch::{Error, ErrorKind, Result};
+use clinch_testkit::servers::{Etcd as Member, EtcdCluster};
+
+use super::outage::{Outage, Whom, processes};
+use super::{Engine, EngineFault, fault};
+use crate::check::Property;
+
+/// A holder whose lease an operator revokes learns of it at its next renewal, and a waiter loses its
+/// place.
+const REVOKED: &[Property] = &[Property::Exclusion, Property::Fifo];
+
+/// A leader that stood still may revoke leases that live, before the versions that have this mended;
+/// see `docs/stores/etcd.md`.
+const PAUSED: &[Property] = REVOKED;
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Outage(Outage, Whom),
+    /// From the other members; clients still reach it.
+    CutOff(Whom),
+    Compact,
+    /// One lease in three.
+    Revoke,
+}
+
+const FAULTS: [(Kind, EngineFault); 11] = [
+    (
+        Kind::Outage(Outage::Killed, Whom::Leader),
+        fault("leader killed, started with its data", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Paused, Whom::Leader),
+        fault("leader paused", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Killed, Whom::Follower),
+        fault("follower killed, started with its data", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Paused, Whom::Follower),
+        fault("follower paused", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Killed, Whom::Majority),
+        fault("two members killed, started with their data", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Killed, Whom::All),
+        fault("all members killed, started with their data", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Paused, Whom::All),
+        fault("all members paused", &[]),
+    ),
+    (
+        Kind::CutOff(Whom::Leader),
+        fault("leader cut off from the others", &[]),
+    ),
+    (
+        Kind::CutOff(Whom::Follower),
+        fault("follower cut off from the others", &[]),
+    ),
+    (
+        Kind::Compact,
+        fault("history compacted, members defragmented", &[]),
+    ),
+    (
+        Kind::Revoke,
+        fault("leases revoked by an operator", REVOKED),
+    ),
+];
+
+pub(super) struct Etcd {
+    cluster: EtcdCluster,
+    /// The places of those that are away.
+    away: Vec<usize>,
+    version: String,
+}
+
+impl Etcd {
+    pub(super) fn start() -> Result<Self> {
+        let cluster = EtcdCluster::start_divisible()?;
+        let status = cluster.ctl(&["endpoint", "status", "--write-out=fields"])?;
+        let line = status
+            .lines()
+            .find_map(|line| line.split_once("\"Version\" : "));
+        Ok(Self {
+            cluster,
+            away: Vec::new(),
+            version: line.map_or("", |(_, v)| v.trim_matches('"')).to_owned(),
+        })
+    }
+
+    fn choose(&mut self, whom: Whom) -> Result<()> {
+        self.away = whom.places(self.cluster.leader()?, self.cluster.members().len());
+        Ok(())
+    }
+
+    /// What an operator does every night.
+    fn compact(&self) -> Result<()> {
+        let status = self.cluster.ctl(&["get", "x", "--write-out=json"])?;
+        let revision = number_after(&status, "\"revision\":")
+            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("no revision in {status}")))?;
+        self.cluster
+            .ctl(&["compact", "--physical", &revision.to_string()])?;
+        self.cluster.ctl(&["defrag"]).map(drop)
+    }
+
+    fn revoke(&self) -> Result<()> {
+        let listed = self.cluster.ctl(&["lease", "list"])?;
+        // The first line says how many there are.
+        for lease in listed.lines().skip(1).step_by(3) {
+            // One that has ended by itself is no error.
+            let _ = self.cluster.ctl(&["lease", "revoke", lease.trim()]);
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Etcd {
+    fn url(&self) -> String {
+        self.cluster.url()
+    }
+
+    fn faults(&self) -> Vec<EngineFault> {
+        let excused = |(kind, fault): &(Kind, EngineFault)| match kind {
+            Kind::Outage(Outage::Paused, Whom::Leader | Whom::All)
+                if revokes_living_leases(&self.version) =>
+            {
+                EngineFault {
+                    excuses: PAUSED,
+                    ..*fault
+                }
+            }
+            _ => *fault,
+        };
+        FAULTS.iter().map(excused).collect()
+    }
+
+    fn begin(&mut self, fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
+        let Some((kind, _)) = FAULTS.get(fault) else {
+            return Ok(None);
+        };
+        match *kind {
+            Kind::Outage(outage, whom) => {
+                self.choose(whom)?;
+                let members = self.cluster.members();
+                outage.begin(&processes(members, &self.away, Member::process)?)?;
+            }
+            Kind::CutOff(whom) => {
+                self.choose(whom)?;
+                let mut away = self.away.iter();
+                away.try_for_each(|member| self.cluster.cut_off(*member))?;
+            }
+            Kind::Compact => self.compact()?,
+            Kind::Revoke => self.revoke()?,
+        }
+        Ok(None)
+    }
+
+    fn end(&mut self, fault: usize) -> Result<()> {
+        let Some((kind, _)) = FAULTS.get(fault) else {
+            return Ok(());
+        };
+        if let Kind::Outage(outage, _) = *kind {
+            let members = self.cluster.members();
+            outage.end(&processes(members, &self.away, Member::process)?)?;
+        }
+        // Waits until all answer, whatever was done to them.
+        self.cluster.heal()
+    }
+
+    fn version(&self) -> String {
+        format!("etcd {}, three members", self.version)
+    }
+}
+
+/// Whether a leader of this version may revoke leases that live after it stood still: before 3.4.42,
+/// and in 3.5 before 3.5.13.
+fn revokes_living_leases(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
+    let mut number = || numbers.next().unwrap_or(0);
+    match (number(), number(), number()) {
+        (3, 4, patch) => patch < 42,
+        (3, 5, patch) => patch < 13,
+        (major, minor, _) => (major, minor) < (3, 4),
+    }
+}
+
+/// The digits after some words.
+fn number_after(text: &str, words: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(words)?;
+    let end = rest.find(|c: char| !c.is_ascii_digit());
+    rest.get(..end.unwrap_or(rest.len()))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_with_the_bug_are_known() {
+        for (version, has) in [
+            ("3.4.23", true),
+            ("3.4.42", false),
+            ("3.5.12", true),
+            ("3.5.13", false),
+            ("3.6.0", false),
+        ] {
+            assert_eq!(revokes_living_leases(version), has, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_revision_is_found() {
+        let text = r#"{"header":{"cluster_id":1,"revision":472,"raft_term":3}}"#;
+        assert_eq!(number_after(text, "\"revision\":"), Some(472));
+        assert_eq!(number_after("{}", "\"revision\":"), None);
+    }
+}

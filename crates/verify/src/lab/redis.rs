@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clinch::Result;
+use clinch::{BootTime, Clock, Result};
 use clinch_testkit::servers::{Redis as Server, Step};
 
 use super::{Engine, EngineFault};
@@ -45,8 +45,11 @@ const FAULTS: [EngineFault; 4] = [
 pub(super) struct Redis {
     server: Server,
     stepped: Duration,
-    /// Whether the clock has gone back: after that, tokens are promised only as long as data is kept.
-    went_back: bool,
+    /// Until when the clock is behind one that it showed before: so long, tokens are promised only if data
+    /// is kept.
+    behind_until: BootTime,
+    /// Whether the server is started with its data, where it was to lose them.
+    spared: bool,
 }
 
 impl Redis {
@@ -54,7 +57,8 @@ impl Redis {
         Ok(Self {
             server: Server::with().append_only("always").clock_shim().start()?,
             stepped: Duration::ZERO,
-            went_back: false,
+            behind_until: BootTime::default(),
+            spared: false,
         })
     }
 }
@@ -72,14 +76,17 @@ impl Engine for Redis {
         match fault {
             KILL => self.server.kill()?,
             PAUSE => self.server.pause()?,
-            EMPTY => self.server.kill()?,
+            EMPTY => {
+                self.spared = Clock::boot().now() <= self.behind_until;
+                self.server.kill()?;
+            }
             FORWARD => {
                 self.server.step_clock(span, Step::Forward)?;
                 self.stepped = span;
             }
             _ => {}
         }
-        let replaced = fault == EMPTY && self.went_back;
+        let replaced = fault == EMPTY && self.spared;
         Ok(FAULTS.first().copied().filter(|_| replaced))
     }
 
@@ -87,11 +94,12 @@ impl Engine for Redis {
         match fault {
             KILL => self.server.start_again(),
             PAUSE => self.server.resume(),
-            EMPTY if self.went_back => self.server.start_again(),
+            EMPTY if self.spared => self.server.start_again(),
             EMPTY => self.server.start_empty(),
             FORWARD => {
-                self.went_back = true;
-                self.server.step_clock(self.stepped, Step::Back)
+                self.server.step_clock(self.stepped, Step::Back)?;
+                self.behind_until = Clock::boot().now() + self.stepped;
+                Ok(())
             }
             _ => Ok(()),
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clinch::BootTime;
 
-use super::plan::{Plan, Planned, What};
+use super::plan::{OfEngine, Plan, Planned, What};
 use super::{LinkFault, Run, lock};
 use crate::check::Property;
 use crate::history::{Event, Exit, Fault, now};
@@ -28,9 +28,13 @@ impl Run<'_> {
             Vec::new()
         };
         let known = lock(&self.engine).as_ref().map(|engine| engine.faults());
-        let engine = (0..known.map_or(0, |faults| faults.len()))
-            .map(What::Engine)
-            .collect();
+        let known = known.unwrap_or_default().into_iter().enumerate();
+        let engine = known.map(|(number, fault)| {
+            // A wrong lock promises nothing: there is nothing to excuse.
+            let excuses = self.wrong().is_none() && !fault.excuses.is_empty();
+            What::Engine(OfEngine { number, excuses })
+        });
+        let engine = engine.collect();
         tokio::join!(
             self.lane(1, workers, until),
             self.lane(2, links, until),
@@ -55,7 +59,7 @@ impl Run<'_> {
                 What::Stall => self.stall(&planned, until).await,
                 What::Evict => self.evict(&planned).await,
                 What::Link(fault) => self.cut(fault, &planned, until).await,
-                What::Engine(number) => self.engine(number, &planned, until).await,
+                What::Engine(fault) => self.engine(fault.number, &planned, until).await,
             }
         }
         self.rest(FOR_EVER, until).await;

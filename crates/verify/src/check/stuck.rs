@@ -9,7 +9,12 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
     let (Some(healed), Some(end)) = (index.history.healed(), index.history.end()) else {
         return Vec::new();
     };
-    let ended: BTreeSet<_> = index.acquires().map(|acquire| acquire.op).collect();
+    // A multi-lock waits as one operation, and ends as one for each name.
+    let ended = index.acquires().flat_map(|acquire| {
+        let group = acquire.group.map(|(group, _)| group);
+        [Some(acquire.op), group].into_iter().flatten()
+    });
+    let ended: BTreeSet<_> = ended.collect();
     let killed = index.history.killed();
     let mut open: BTreeMap<u64, &Waiting> = BTreeMap::new();
     for event in &index.history.events {
@@ -57,7 +62,7 @@ fn tell(index: &Index<'_>, waiting: &Waiting, (healed, end): (u64, u64)) -> Viol
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::history::Exit;
+    use crate::history::{Acquire, Exit};
 
     fn events(end: u64) -> Vec<Event> {
         let waiting = Waiting {
@@ -94,6 +99,20 @@ mod tests {
             killed: true,
         }));
         passes(events);
+    }
+
+    #[test]
+    fn a_multi_lock_that_ended_passes() {
+        let mut events = events(5000);
+        let part = acquire(op(2, 8), "a", 2, (5, 200));
+        events.push(Event::Acquire(Acquire {
+            group: Some((op(2, 7), 3)),
+            ..part
+        }));
+        events.push(release(op(1, 1), (10, 11)));
+        let found = findings(events).violations;
+        let stuck = found.iter().filter(|v| v.property == Property::Stuck);
+        assert_eq!(stuck.count(), 0, "{found:#?}");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Engines of our own, whose servers are disturbed as well. Another engine is one more file here.
 
 mod redis;
+mod redis_cluster;
+mod redis_quorum;
+mod redis_sentinel;
 mod sqlite;
 
 use std::str::FromStr;
@@ -24,17 +27,32 @@ pub enum Lab {
     Sqlite,
     /// One Redis server.
     Redis,
+    /// A Redis master, two replicas and three sentinels.
+    RedisSentinel,
+    /// A Redis cluster of three masters with a replica each.
+    RedisCluster,
+    /// Three independent Redis servers, of which two must agree.
+    RedisQuorum,
 }
 
 impl Lab {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Sqlite, Self::Redis];
+    pub const ALL: [Self; 5] = [
+        Self::Sqlite,
+        Self::Redis,
+        Self::RedisSentinel,
+        Self::RedisCluster,
+        Self::RedisQuorum,
+    ];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Redis => "redis",
+            Self::RedisSentinel => "redis-sentinel",
+            Self::RedisCluster => "redis-cluster",
+            Self::RedisQuorum => "redis-quorum",
         }
     }
 
@@ -42,6 +60,9 @@ impl Lab {
         Ok(match self {
             Self::Sqlite => Box::new(sqlite::Sqlite::start()?),
             Self::Redis => Box::new(redis::Redis::start()?),
+            Self::RedisSentinel => Box::new(redis_sentinel::Sentinel::start()?),
+            Self::RedisCluster => Box::new(redis_cluster::Cluster::start()?),
+            Self::RedisQuorum => Box::new(redis_quorum::Quorum::start()?),
         })
     }
 }
@@ -65,6 +86,10 @@ pub(crate) struct EngineFault {
     pub(crate) name: &'static str,
     /// What the store does not promise under it.
     pub(crate) excuses: &'static [Property],
+}
+
+const fn fault(name: &'static str, excuses: &'static [Property]) -> EngineFault {
+    EngineFault { name, excuses }
 }
 
 /// An engine that runs, and can be disturbed. Calls block for a bounded time.

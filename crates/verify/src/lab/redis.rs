@@ -1,9 +1,9 @@
-//! One Redis server that writes every step to its disk, with a clock that can be stepped.
+//! One Redis server that logs every step, with a clock that can be stepped.
 
 use std::time::Duration;
 
 use clinch::{BootTime, Clock, Result};
-use clinch_testkit::servers::{Redis as Server, Step};
+use clinch_testkit::servers::{Redis as Server, RedisBuilder, Step};
 
 use super::{Engine, EngineFault};
 use crate::check::Property;
@@ -55,7 +55,7 @@ pub(super) struct Redis {
 impl Redis {
     pub(super) fn start() -> Result<Self> {
         Ok(Self {
-            server: Server::with().append_only("always").clock_shim().start()?,
+            server: lasting(Server::with()).clock_shim().start()?,
             stepped: Duration::ZERO,
             behind_until: BootTime::default(),
             spared: false,
@@ -106,8 +106,20 @@ impl Engine for Redis {
     }
 
     fn version(&self) -> String {
-        let info = self.server.info("server").unwrap_or_default();
-        let version = info.get("redis_version").map_or("", String::as_str);
-        format!("Redis {version}")
+        version(&self.server)
     }
+}
+
+/// A server that knows after a kill what it had said before. It writes every step to its log before it
+/// answers; that the disk has it too matters when the machine dies, which does not happen here, and would
+/// make the lab wait for the disk most of the time.
+pub(super) fn lasting(server: RedisBuilder) -> RedisBuilder {
+    server.append_only("no")
+}
+
+/// What a server says it is.
+pub(super) fn version(server: &Server) -> String {
+    let info = server.info("server").unwrap_or_default();
+    let version = info.get("redis_version").map_or("", String::as_str);
+    format!("Redis {version}")
 }

@@ -57,9 +57,10 @@ impl Run<'_> {
                 }
                 What::PauseLong => {
                     let how = "paused for longer than a lease";
-                    // Now and then the one that has looked and is about to write: no lock can
-                    // keep its write from coming too late.
-                    let victim = self.gap.process().filter(|_| planned.pick & 1 << 40 == 0);
+                    let victim = match planned.pick & 1 << 40 {
+                        0 => self.about_to_write(until).await,
+                        _ => None,
+                    };
                     let victim = victim.or_else(|| self.victim(&planned));
                     self.pause(victim, &planned, how, until).await;
                 }
@@ -139,6 +140,19 @@ impl Run<'_> {
             ..Fault::default()
         });
         self.replace().await;
+    }
+
+    /// Waits, for a lease at most, for a worker that has looked and is about to write where no token
+    /// is checked: no lock can keep the write of one that is paused there from coming too late.
+    async fn about_to_write(&self, until: BootTime) -> Option<u32> {
+        let give_up = self.clock.now() + self.lease;
+        while self.clock.now() < give_up.min(until) && !self.stopped() {
+            if let Some(process) = self.gap.process() {
+                return Some(process);
+            }
+            self.clock.sleep(Duration::from_millis(3)).await;
+        }
+        None
     }
 
     async fn pause(&self, victim: Option<u32>, planned: &Planned, how: &str, until: BootTime) {

@@ -3,8 +3,8 @@
 use super::super::client::Client;
 use super::super::resource::{Resource, Use};
 
-/// The most milliseconds from the last look to the write.
-const GAP_MS: u64 = 30;
+/// The most milliseconds from the last look to the write, most of the time and now and then.
+const GAP_MS: (u64, u64) = (30, 300);
 
 pub(super) async fn turn(client: &Client, fenced: bool) {
     let rest = if fenced { "fenced" } else { "unfenced" };
@@ -37,7 +37,8 @@ pub(super) async fn turn(client: &Client, fenced: bool) {
             // The gap between this look and the write is the one that only tokens close. It is
             // long enough for faults to meet it.
             if held.look() {
-                client.pause(GAP_MS).await;
+                let long = client.random(|rng| rng.one_in(4));
+                client.pause(if long { GAP_MS.1 } else { GAP_MS.0 }).await;
                 if resource.access(&using).is_err() {
                     held.release().await;
                     return;

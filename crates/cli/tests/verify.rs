@@ -149,6 +149,21 @@ fn the_lab_of_zookeeper_is_disturbed_and_passes() {
 }
 
 #[test]
+fn the_lab_of_redis_with_sentinels_is_disturbed_and_passes() {
+    disturbed("redis-sentinel");
+}
+
+#[test]
+fn the_lab_of_a_redis_cluster_is_disturbed_and_passes() {
+    disturbed("redis-cluster");
+}
+
+#[test]
+fn the_lab_of_a_redis_quorum_is_disturbed_and_passes() {
+    disturbed("redis-quorum");
+}
+
+#[test]
 fn a_signal_ends_it_with_a_report() {
     let s = Sandbox::new();
     let mut command = s.clinch(&["verify", "--minutes", "10", "--clients", "2"]);

@@ -91,13 +91,9 @@ impl Workload {
     /// How many tasks of each process do it.
     pub(crate) fn tasks(self) -> u32 {
         match self {
+            Self::Many => 6,
             Self::ReadWrite => 3,
-            Self::Hot
-            | Self::Many
-            | Self::Fair
-            | Self::Semaphore
-            | Self::Election
-            | Self::Storm => 2,
+            Self::Hot | Self::Fair | Self::Semaphore | Self::Election | Self::Storm => 2,
             _ => 1,
         }
     }

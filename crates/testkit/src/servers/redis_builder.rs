@@ -66,7 +66,7 @@ impl RedisBuilder {
         self.config("user", &format!("{name} on {secret} {rules}"))
     }
 
-    /// Persistence by a log of all writes, flushed `always` or `everysec`.
+    /// Persistence by a log of all writes, flushed `always`, `everysec` or `no`: when the system does.
     pub fn append_only(self, flush: &str) -> Self {
         self.config("appendonly", "yes")
             .config("appendfsync", flush)

@@ -2,7 +2,7 @@
 
 use clinch_core::{Error, ErrorKind, Result};
 
-use super::{Redis, until};
+use super::{Redis, RedisBuilder, until};
 
 /// The name under which sentinels know the master.
 const NAME: &str = "clinch";
@@ -50,11 +50,24 @@ impl Sentinels {
     /// Starts all six, and waits until every replica is online and every sentinel knows the
     /// replicas and the other sentinels.
     pub fn start() -> Result<Self> {
-        let master = Redis::start()?;
+        Self::start_with(|server| server)
+    }
+
+    /// The same with options for each server; the sentinels have none.
+    ///
+    /// ```
+    /// use clinch_testkit::servers::Sentinels;
+    /// let sentinels = Sentinels::start_with(|server| server.append_only("always"))?;
+    /// let master = sentinels.master()?;
+    /// assert_eq!(master.cli(&["CONFIG", "GET", "appendonly"])?, "appendonly\nyes");
+    /// # Ok::<(), clinch_core::Error>(())
+    /// ```
+    pub fn start_with(options: impl Fn(RedisBuilder) -> RedisBuilder) -> Result<Self> {
+        let master = options(Redis::with()).start()?;
         let port = master.port();
         let mut servers = vec![master];
         for _ in 0..2 {
-            servers.push(Redis::with().replica_of(port).start()?);
+            servers.push(options(Redis::with()).replica_of(port).start()?);
         }
         let mut all = Self {
             sentinels: Vec::new(),

@@ -5,6 +5,7 @@
 //! operation of process 3.
 
 mod exclusion;
+mod excuses;
 mod fence;
 mod fifo;
 mod herd;
@@ -122,6 +123,10 @@ pub(crate) struct Figures {
     /// Requests and operations of times that no fault was near, if requests were counted.
     pub(crate) calm_requests: u64,
     pub(crate) calm_operations: u64,
+    /// The time under faults that excuse something, and a lease after each, in nanoseconds.
+    pub(crate) excused: u64,
+    /// Grants at other times: only of these does a run say all that it checks.
+    pub(crate) grants_unexcused: u64,
 }
 
 /// What the checkers say of a history.
@@ -152,28 +157,13 @@ pub(crate) fn check(history: &History) -> Findings {
     found.extend(herd::check(&index, &mut figures));
     found.sort_by_key(|violation| violation.from);
     for violation in &mut found {
-        violation.excused_by = excuse(&index, violation);
+        violation.excused_by = excuses::of(&index, violation);
     }
+    excuses::measure(&index, &mut figures);
     let (excused, violations) = found.into_iter().partition(|v| v.excused_by.is_some());
     Findings {
         violations,
         excused,
         figures,
     }
-}
-
-/// A fault that admits this violation: it lies within the fault, or within a lease after it.
-fn excuse(index: &Index<'_>, violation: &Violation) -> Option<String> {
-    let after = index.longest_lease();
-    let fault = index.history.faults().find(|fault| {
-        let until = fault.until.saturating_add(after);
-        fault.excuses.contains(&violation.property)
-            && fault
-                .lock
-                .as_ref()
-                .is_none_or(|lock| *lock == violation.lock)
-            && fault.at <= violation.until
-            && violation.from <= until
-    });
-    fault.map(|fault| fault.kind.clone())
 }

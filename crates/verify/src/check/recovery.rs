@@ -1,6 +1,6 @@
 //! A dead holder's lock passes on within its lease and lock-delay.
 //!
-//! Looked at where somebody waited for it all the time. Faults at the same time are added to the
+//! Looked at where somebody waited for it all the time. Other faults at the same time are added to the
 //! bound, each with a lease: a paused waiter may have been granted the lock in between.
 
 use super::{Figures, Hold, Index, Property, Violation};
@@ -41,7 +41,9 @@ fn judge(
 ) -> Option<Violation> {
     let granted = next.acquire.complete;
     let lease = dead.acquire.lease + dead.acquire.delay;
+    // The kill itself is no other fault.
     let faults = index.history.faults();
+    let faults = faults.filter(|f| f.process != Some(dead.acquire.process) || f.at != at);
     let faults = faults.filter(|f| f.at <= granted && f.until.saturating_add(lease) >= at);
     let others: u64 = faults.map(|f| (f.until - f.at).saturating_add(lease)).sum();
     let bound = at + lease + index.grace() + others;
@@ -64,7 +66,7 @@ fn judge(
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::history::{Event, Exit};
+    use crate::history::{Event, Exit, Fault};
 
     fn events(granted: u64) -> Vec<Event> {
         vec![
@@ -92,6 +94,24 @@ mod tests {
             Property::Recovery,
             &["p1#1 (token 1)", "p2#1 (token 2)", "killed"],
         );
+    }
+
+    #[test]
+    fn the_kill_is_no_excuse_and_another_fault_is() {
+        let fault = |process| {
+            let (at, until) = (500, 500);
+            Event::Fault(Fault {
+                kind: "worker killed".to_owned(),
+                at,
+                until,
+                process: Some(process),
+                ..Fault::default()
+            })
+        };
+        let with = |granted, process| [events(granted), vec![fault(process)]].concat();
+        fails(with(1601, 1), Property::Recovery, &["p1#1 (token 1)"]);
+        passes(with(2600, 3));
+        fails(with(2601, 3), Property::Recovery, &["p1#1 (token 1)"]);
     }
 
     #[test]

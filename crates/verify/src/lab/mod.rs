@@ -4,6 +4,9 @@ mod etcd;
 mod mysql;
 mod outage;
 mod redis;
+mod redis_cluster;
+mod redis_quorum;
+mod redis_sentinel;
 mod sqlite;
 mod stepped;
 mod zookeeper;
@@ -29,6 +32,12 @@ pub enum Lab {
     Sqlite,
     /// One Redis server.
     Redis,
+    /// A Redis master, two replicas and three sentinels.
+    RedisSentinel,
+    /// A Redis cluster of three masters with a replica each.
+    RedisCluster,
+    /// Three independent Redis servers, of which two must agree.
+    RedisQuorum,
     /// One MariaDB server.
     Mysql,
     /// Three etcd members.
@@ -39,9 +48,12 @@ pub enum Lab {
 
 impl Lab {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::Sqlite,
         Self::Redis,
+        Self::RedisSentinel,
+        Self::RedisCluster,
+        Self::RedisQuorum,
         Self::Mysql,
         Self::Etcd,
         Self::ZooKeeper,
@@ -52,6 +64,9 @@ impl Lab {
         match self {
             Self::Sqlite => "sqlite",
             Self::Redis => "redis",
+            Self::RedisSentinel => "redis-sentinel",
+            Self::RedisCluster => "redis-cluster",
+            Self::RedisQuorum => "redis-quorum",
             Self::Mysql => "mysql",
             Self::Etcd => "etcd",
             Self::ZooKeeper => "zookeeper",
@@ -62,6 +77,9 @@ impl Lab {
         Ok(match self {
             Self::Sqlite => Box::new(sqlite::Sqlite::start()?),
             Self::Redis => Box::new(redis::Redis::start()?),
+            Self::RedisSentinel => Box::new(redis_sentinel::Sentinel::start()?),
+            Self::RedisCluster => Box::new(redis_cluster::Cluster::start()?),
+            Self::RedisQuorum => Box::new(redis_quorum::Quorum::start()?),
             Self::Mysql => Box::new(mysql::Mysql::start()?),
             Self::Etcd => Box::new(etcd::Etcd::start()?),
             Self::ZooKeeper => Box::new(zookeeper::ZooKeeper::start()?),

@@ -1,9 +1,9 @@
-//! One Redis server that writes every step to its disk, with a clock that can be stepped.
+//! One Redis server that logs every step, with a clock that can be stepped.
 
 use std::time::Duration;
 
-use clinch::Result;
-use clinch_testkit::servers::{Redis as Server, Step};
+use clinch::{BootTime, Clock, Result};
+use clinch_testkit::servers::{Redis as Server, RedisBuilder, Step};
 
 use super::{Engine, EngineFault};
 use crate::check::Property;
@@ -45,16 +45,20 @@ const FAULTS: [EngineFault; 4] = [
 pub(super) struct Redis {
     server: Server,
     stepped: Duration,
-    /// Whether the clock has gone back: after that, tokens are promised only as long as data is kept.
-    went_back: bool,
+    /// Until when the clock is behind one that it showed before: so long, tokens are promised only if data
+    /// is kept.
+    behind_until: BootTime,
+    /// Whether the server is started with its data, where it was to lose them.
+    spared: bool,
 }
 
 impl Redis {
     pub(super) fn start() -> Result<Self> {
         Ok(Self {
-            server: Server::with().append_only("always").clock_shim().start()?,
+            server: lasting(Server::with()).clock_shim().start()?,
             stepped: Duration::ZERO,
-            went_back: false,
+            behind_until: BootTime::default(),
+            spared: false,
         })
     }
 }
@@ -72,14 +76,17 @@ impl Engine for Redis {
         match fault {
             KILL => self.server.kill()?,
             PAUSE => self.server.pause()?,
-            EMPTY => self.server.kill()?,
+            EMPTY => {
+                self.spared = Clock::boot().now() <= self.behind_until;
+                self.server.kill()?;
+            }
             FORWARD => {
                 self.server.step_clock(span, Step::Forward)?;
                 self.stepped = span;
             }
             _ => {}
         }
-        let replaced = fault == EMPTY && self.went_back;
+        let replaced = fault == EMPTY && self.spared;
         Ok(FAULTS.first().copied().filter(|_| replaced))
     }
 
@@ -87,19 +94,32 @@ impl Engine for Redis {
         match fault {
             KILL => self.server.start_again(),
             PAUSE => self.server.resume(),
-            EMPTY if self.went_back => self.server.start_again(),
+            EMPTY if self.spared => self.server.start_again(),
             EMPTY => self.server.start_empty(),
             FORWARD => {
-                self.went_back = true;
-                self.server.step_clock(self.stepped, Step::Back)
+                self.server.step_clock(self.stepped, Step::Back)?;
+                self.behind_until = Clock::boot().now() + self.stepped;
+                Ok(())
             }
             _ => Ok(()),
         }
     }
 
     fn version(&self) -> String {
-        let info = self.server.info("server").unwrap_or_default();
-        let version = info.get("redis_version").map_or("", String::as_str);
-        format!("Redis {version}")
+        version(&self.server)
     }
+}
+
+/// A server that knows after a kill what it had said before. It writes every step to its log before it
+/// answers; that the disk has it too matters when the machine dies, which does not happen here, and would
+/// make the lab wait for the disk most of the time.
+pub(super) fn lasting(server: RedisBuilder) -> RedisBuilder {
+    server.append_only("no")
+}
+
+/// What a server says it is.
+pub(super) fn version(server: &Server) -> String {
+    let info = server.info("server").unwrap_or_default();
+    let version = info.get("redis_version").map_or("", String::as_str);
+    format!("Redis {version}")
 }

@@ -43,6 +43,14 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     for (kind, count) in &report.faults {
         writeln!(out, "  {count:>5}  {kind}")?;
     }
+    if figures.excused > 0 {
+        writeln!(
+            out,
+            "{:.0} s under faults that excuse something, or within a lease after them; {} grants at other times",
+            super::millis(figures.excused) / 1000.0,
+            figures.grants_unexcused,
+        )?;
+    }
     let recovery = Spread::of(&figures.recoveries);
     if recovery.count > 0 {
         writeln!(

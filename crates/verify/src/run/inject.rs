@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clinch::BootTime;
 
-use super::plan::{Plan, Planned, What};
+use super::plan::{OfEngine, Plan, Planned, What};
 use super::{LinkFault, Run, lock};
 use crate::check::Property;
 use crate::history::{Event, Exit, Fault, now};
@@ -28,9 +28,13 @@ impl Run<'_> {
             Vec::new()
         };
         let known = lock(&self.engine).as_ref().map(|engine| engine.faults());
-        let engine = (0..known.map_or(0, |faults| faults.len()))
-            .map(What::Engine)
-            .collect();
+        let known = known.unwrap_or_default().into_iter().enumerate();
+        let engine = known.map(|(number, fault)| {
+            // A wrong lock promises nothing: there is nothing to excuse.
+            let excuses = self.wrong().is_none() && !fault.excuses.is_empty();
+            What::Engine(OfEngine { number, excuses })
+        });
+        let engine = engine.collect();
         tokio::join!(
             self.lane(1, workers, until),
             self.lane(2, links, until),
@@ -47,15 +51,23 @@ impl Run<'_> {
             }
             match planned.what {
                 What::Kill => self.kill(&planned).await,
-                What::PauseShort => self.pause(&planned, "paused shortly", until).await,
+                What::PauseShort => {
+                    let victim = self.victim(&planned);
+                    self.pause(victim, &planned, "paused shortly", until).await;
+                }
                 What::PauseLong => {
-                    self.pause(&planned, "paused for longer than a lease", until)
-                        .await
+                    let how = "paused for longer than a lease";
+                    let victim = match planned.pick & 1 << 40 {
+                        0 => self.about_to_write(until).await,
+                        _ => None,
+                    };
+                    let victim = victim.or_else(|| self.victim(&planned));
+                    self.pause(victim, &planned, how, until).await;
                 }
                 What::Stall => self.stall(&planned, until).await,
                 What::Evict => self.evict(&planned).await,
                 What::Link(fault) => self.cut(fault, &planned, until).await,
-                What::Engine(number) => self.engine(number, &planned, until).await,
+                What::Engine(fault) => self.engine(fault.number, &planned, until).await,
             }
         }
         self.rest(FOR_EVER, until).await;
@@ -130,10 +142,21 @@ impl Run<'_> {
         self.replace().await;
     }
 
-    async fn pause(&self, planned: &Planned, how: &str, until: BootTime) {
-        let Some(process) = self.victim(planned) else {
-            return;
-        };
+    /// Waits, for a lease at most, for a worker that has looked and is about to write where no token
+    /// is checked: no lock can keep the write of one that is paused there from coming too late.
+    async fn about_to_write(&self, until: BootTime) -> Option<u32> {
+        let give_up = self.clock.now() + self.lease;
+        while self.clock.now() < give_up.min(until) && !self.stopped() {
+            if let Some(process) = self.gap.process() {
+                return Some(process);
+            }
+            self.clock.sleep(Duration::from_millis(3)).await;
+        }
+        None
+    }
+
+    async fn pause(&self, victim: Option<u32>, planned: &Planned, how: &str, until: BootTime) {
+        let Some(process) = victim else { return };
         let at = now();
         self.each(process, |member| member.pause());
         self.rest(planned.span, until).await;

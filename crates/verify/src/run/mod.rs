@@ -87,6 +87,8 @@ struct Run<'a> {
     clock: Clock,
     folder: Folder,
     recorder: Recorder,
+    /// Who is between a read and a write that no token protects.
+    gap: resources::Gap,
     route: Route,
     /// Our own client, which goes to the store directly; none for a wrong lock.
     clinch: Option<Clinch>,
@@ -131,7 +133,7 @@ impl<'a> Run<'a> {
         }
         let folder = Folder::new("verify")?;
         let recorder = Recorder::create(&folder.path().join("0.jsonl"))?;
-        resources::serve(&folder.path().join("resources"), &recorder)?;
+        let gap = resources::serve(&folder.path().join("resources"), &recorder)?;
         let wanted = match options.workloads.is_empty() {
             true => Workload::ALL.to_vec(),
             false => options.workloads.clone(),
@@ -168,6 +170,7 @@ impl<'a> Run<'a> {
             counted: AtomicU64::new(0),
             enough: AtomicBool::new(false),
             folder,
+            gap,
         })
     }
 

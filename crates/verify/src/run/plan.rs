@@ -29,9 +29,20 @@ pub(crate) enum What {
     /// An operator breaks a hold.
     Evict,
     Link(LinkFault),
-    /// A fault of the engine, by its number.
-    Engine(usize),
+    Engine(OfEngine),
 }
+
+/// A fault of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OfEngine {
+    pub(crate) number: usize,
+    /// Whether there is something that the store does not promise under it.
+    pub(crate) excuses: bool,
+}
+
+/// After the first round, time under excuses is followed by so many times as much without: a run says
+/// nothing about what it excuses, so that must be the smaller part of it by far.
+const REST_AFTER_EXCUSES: u64 = 7;
 
 /// An endless sequence of faults.
 #[derive(Debug)]
@@ -41,6 +52,7 @@ pub(crate) struct Plan {
     kinds: Vec<What>,
     /// What is left of the present round: every kind comes before any comes again.
     round: Vec<What>,
+    rounds: u64,
 }
 
 impl Plan {
@@ -50,6 +62,7 @@ impl Plan {
             lease_ms: u64::try_from(lease.as_millis()).unwrap_or(1000),
             kinds,
             round: Vec::new(),
+            rounds: 0,
         }
     }
 
@@ -82,6 +95,7 @@ impl Plan {
     pub(crate) fn next(&mut self) -> Option<Planned> {
         if self.round.is_empty() {
             self.round = self.kinds.clone();
+            self.rounds += 1;
         }
         let choices = u64::try_from(self.round.len()).ok()?;
         let at = usize::try_from(self.rng.below(choices)).ok()?;
@@ -101,17 +115,27 @@ impl Plan {
             // A half of them outlasts the lease.
             What::Link(_) | What::Engine(_) => (lease / 10, lease * 2),
         };
-        // An engine that is disturbed all the time grants little, and little is seen.
-        let gaps = match what {
-            What::Engine(_) => (lease / 2, lease * 2),
-            _ => (lease / 8, lease),
-        };
+        let span = self.rng.between(least, most);
+        let gap = self.gap(&what, span);
         Some(Planned {
-            gap: Duration::from_millis(self.rng.between(gaps.0, gaps.1)),
-            span: Duration::from_millis(self.rng.between(least, most)),
+            gap: Duration::from_millis(gap),
+            span: Duration::from_millis(span),
             pick: self.rng.next(),
             what,
         })
+    }
+
+    /// How long nothing happens before a fault, in milliseconds. The engine's faults touch every client,
+    /// so they come thinner than the others; but a short run is to meet each of them.
+    fn gap(&mut self, what: &What, span: u64) -> u64 {
+        let lease = self.lease_ms;
+        match what {
+            What::Engine(fault) if self.rounds > 1 => match fault.excuses {
+                true => (span + lease) * REST_AFTER_EXCUSES + self.rng.below(lease),
+                false => self.rng.between(lease, lease * 4),
+            },
+            _ => self.rng.between(lease / 8, lease),
+        }
     }
 }
 
@@ -144,6 +168,31 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), kinds);
+    }
+
+    #[test]
+    fn a_short_run_meets_every_fault_of_the_engine_and_a_long_one_excuses_little() {
+        let kinds: Vec<_> = (0..4)
+            .map(|number| {
+                What::Engine(OfEngine {
+                    number,
+                    excuses: number >= 2,
+                })
+            })
+            .collect();
+        let lease = Duration::from_secs(1);
+        let mut plan = Plan::new(3, 3, lease, kinds.clone());
+        let mut next = || plan.next().unwrap();
+        let first: Duration = (0..4).map(|_| next()).map(|p| p.gap + p.span).sum();
+        assert!(first <= lease * 3 * 4, "{first:?}");
+        let (mut all, mut excused) = (Duration::ZERO, Duration::ZERO);
+        for planned in (0..400).map(|_| next()) {
+            all += planned.gap + planned.span;
+            if matches!(planned.what, What::Engine(fault) if fault.excuses) {
+                excused += planned.span + lease;
+            }
+        }
+        assert!(excused * 100 < all * 15, "{excused:?} of {all:?}");
     }
 
     #[test]

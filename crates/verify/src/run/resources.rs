@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clinch::{Error, ErrorKind, Result};
@@ -20,8 +21,27 @@ struct Counter {
 
 type Counters = Arc<Mutex<HashMap<String, Counter>>>;
 
+/// Who is between its read and its write of a resource that does not check tokens.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Gap(Arc<AtomicU32>);
+
+impl Gap {
+    /// The process, if there is one.
+    pub(super) fn process(&self) -> Option<u32> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|process| *process > 0)
+    }
+
+    fn note(&self, using: &Use) {
+        if !using.fenced {
+            let process = u32::try_from(using.op >> 32).unwrap_or(0);
+            let inside = if using.write { 0 } else { process };
+            self.0.store(inside, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Serves the resources at a socket for as long as the process lives.
-pub(super) fn serve(path: &Path, recorder: &Recorder) -> Result<()> {
+pub(super) fn serve(path: &Path, recorder: &Recorder) -> Result<Gap> {
     let failed = |why| {
         Error::new(
             ErrorKind::Internal,
@@ -30,26 +50,31 @@ pub(super) fn serve(path: &Path, recorder: &Recorder) -> Result<()> {
     };
     let listener = UnixListener::bind(path).map_err(failed)?;
     let (counters, recorder) = (Counters::default(), recorder.clone());
+    let gap = Gap::default();
+    let noted = gap.clone();
     let accept = move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let (counters, recorder) = (counters.clone(), recorder.clone());
-            let serve = move || answer(&stream, &counters, &recorder);
+            let gap = noted.clone();
+            let serve = move || answer(&stream, &counters, &recorder, &gap);
             let thread = std::thread::Builder::new().name("clinch-resource".into());
             // A connection that cannot be served is closed, and its worker tries again.
             let _ = thread.spawn(serve);
         }
     };
     let thread = std::thread::Builder::new().name("clinch-resources".into());
-    thread.spawn(accept).map(drop).map_err(failed)
+    thread.spawn(accept).map_err(failed)?;
+    Ok(gap)
 }
 
-fn answer(stream: &UnixStream, counters: &Counters, recorder: &Recorder) {
+fn answer(stream: &UnixStream, counters: &Counters, recorder: &Recorder, gap: &Gap) {
     let mut writer = stream;
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
         let Ok(using) = serde_json::from_str::<Use>(&line) else {
             return;
         };
         let reply = access(&using, counters, recorder);
+        gap.note(&using);
         if writeln!(writer, "[{},{}]", reply.0, reply.1).is_err() {
             return;
         }
@@ -94,7 +119,7 @@ mod tests {
         let folder = clinch_testkit::servers::Folder::new("resources").unwrap();
         let recorder = Recorder::create(&folder.path().join("history")).unwrap();
         let socket = folder.path().join("socket");
-        serve(&socket, &recorder).unwrap();
+        let gap = serve(&socket, &recorder).unwrap();
         let mut resource = Resource::connect(&socket).unwrap();
         for fenced in [true, false] {
             let using = |token, write| Use {
@@ -110,5 +135,25 @@ mod tests {
             assert_eq!(resource.access(&using(9, false)).unwrap(), (true, 1));
             assert_eq!(resource.access(&using(8, true)).unwrap().0, !fenced);
         }
+        let read = |fenced, process: u64| Use {
+            resource: format!("{fenced}"),
+            fenced,
+            write: false,
+            op: process << 32 | 1,
+            token: 10,
+            value: 0,
+        };
+        for (fenced, process) in [(false, 3), (true, 4)] {
+            resource.access(&read(fenced, process)).unwrap();
+        }
+        assert_eq!(gap.process(), Some(3), "the one that no token stops");
+        let write = Use {
+            write: true,
+            ..read(false, 3)
+        };
+        resource.access(&write).unwrap();
+        // The gap is noted before the next answer of this connection.
+        resource.access(&read(true, 4)).unwrap();
+        assert_eq!(gap.process(), None);
     }
 }

@@ -18,10 +18,12 @@ pub(super) async fn hot(client: &Client) {
     client.pause(20).await;
 }
 
-/// A thousand locks, of which the first are wanted most.
+/// A thousand locks. For a third of the tasks the first are wanted most; for the others all are alike,
+/// so that they go on while a fault keeps a lock that many wait for.
 pub(super) async fn many(client: &Client) {
+    let crowd = client.number.is_multiple_of(3);
     let number = client.random(|rng| {
-        let bits = rng.between(1, 10);
+        let bits = if crowd { rng.between(1, 10) } else { 10 };
         rng.below(1 << bits)
     });
     let name = client.name(format_args!("many/{number}"));
@@ -34,7 +36,7 @@ pub(super) async fn many(client: &Client) {
         .acquire(&ask, lock.acquire_within(Duration::from_secs(5)))
         .await;
     finish(client, held, 4).await;
-    client.pause(30).await;
+    client.pause(15).await;
 }
 
 /// A queue at the store; some give up while they wait.

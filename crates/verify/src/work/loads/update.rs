@@ -3,6 +3,9 @@
 use super::super::client::Client;
 use super::super::resource::{Resource, Use};
 
+/// The most milliseconds from the last look to the write, most of the time and now and then.
+const GAP_MS: (u64, u64) = (30, 300);
+
 pub(super) async fn turn(client: &Client, fenced: bool) {
     let rest = if fenced { "fenced" } else { "unfenced" };
     let name = client.name(rest);
@@ -31,10 +34,15 @@ pub(super) async fn turn(client: &Client, fenced: bool) {
             client.pause(3).await;
             using.write = true;
             using.value = value;
-            // The gap between this look and the write is the one that only tokens close.
-            if held.look() && resource.access(&using).is_err() {
-                held.release().await;
-                return;
+            // The gap between this look and the write is the one that only tokens close. It is
+            // long enough for faults to meet it.
+            if held.look() {
+                let long = client.random(|rng| rng.one_in(4));
+                client.pause(if long { GAP_MS.1 } else { GAP_MS.0 }).await;
+                if resource.access(&using).is_err() {
+                    held.release().await;
+                    return;
+                }
             }
         }
         held.release().await;

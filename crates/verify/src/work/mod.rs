@@ -26,8 +26,9 @@ use crate::workload::Workload;
 /// Threads of the runtime that tasks run on.
 const THREADS: usize = 2;
 
-/// For how long a worker tries to reach the store at its start.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// For how long a worker tries to reach the store at its start: three servers that start again on a
+/// busy machine have taken more than half a minute.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often a worker says how far it is.
 const SAY: Duration = Duration::from_millis(250);

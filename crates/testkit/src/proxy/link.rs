@@ -11,6 +11,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use super::ambush::Ambush;
 use super::rules::{Direction, End, Fate, Flow, Rules, Then};
 use super::split::{Split, Splitter};
 
@@ -52,6 +53,10 @@ struct State {
     bell: watch::Sender<()>,
     /// Directions that are still pumped.
     pumps: AtomicUsize,
+    /// The port from which the server sees it come.
+    port: Option<u16>,
+    /// Of all connections.
+    ambush: Ambush,
 }
 
 impl Link {
@@ -60,11 +65,14 @@ impl Link {
         server: TcpStream,
         rules: Rules,
         splitter: &Splitter,
+        ambush: Ambush,
     ) -> Self {
         let link = Self(Arc::new(State {
             rules: Mutex::new(rules),
             bell: watch::Sender::new(()),
             pumps: AtomicUsize::new(2),
+            port: server.local_addr().ok().map(|addr| addr.port()),
+            ambush,
         }));
         // Small frames must not wait for each other.
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
@@ -92,6 +100,11 @@ impl Link {
     /// Whether bytes can still pass in some direction.
     pub fn is_open(&self) -> bool {
         self.0.pumps.load(Ordering::SeqCst) > 0
+    }
+
+    /// The port from which the server sees it come, if it was known at the start.
+    pub fn port(&self) -> Option<u16> {
+        self.0.port
     }
 
     /// What happens to the bytes of one direction.
@@ -183,6 +196,14 @@ impl Pump {
 
     fn take(&mut self, bytes: &[u8]) {
         for frame in (self.split)(bytes) {
+            if frame.counted
+                && self.direction == Direction::Down
+                && let Some(waiting) = self.link.0.ambush.reply()
+            {
+                self.link.flow(Direction::Down, Flow::Hold);
+                // A test that has ended does not want it any more.
+                let _ = waiting.send(self.link.clone());
+            }
             if let Fate::Pass(after) = self.link.rules(|r| r.judge(self.direction, frame.counted)) {
                 self.queue.push_back((Instant::now() + after, frame.bytes));
             }

@@ -1,11 +1,11 @@
 //! How a client that waits is woken: two parked connections for all its claims.
 //!
 //! One of them, the ear, holds a user-level lock with the client's id as its name: that is its
-//! address. On it runs one statement that looks whether any of the names has given a token since,
-//! and if not, waits for a second user-level lock, which the other connection, the peg, holds.
-//! Whoever grants to that client ends the statement, with `KILL QUERY` on the connection that holds
-//! the address. A ring before the statement begins is not lost, because the statement looks first;
-//! and a ring that goes astray ends at most a wait, because the ear never runs anything that
+//! address. On it runs one request that reads the rows of the names, and then, unless any of them has
+//! given a token meanwhile, waits for a second user-level lock, which the other connection, the peg,
+//! holds. Whoever grants to that client ends the wait, with `KILL QUERY` on the connection that holds
+//! the address. A ring before the request begins is not lost, because the request reads first; and a
+//! ring that goes astray ends at most a look or a wait, because the ear never runs anything that
 //! matters.
 //!
 //! Not `SLEEP()`: all sleepers of a server share one mutex, and a `KILL QUERY` that finds it taken
@@ -13,13 +13,14 @@
 //!
 //! It is a hint only. Without it, waiters still repeat their claims.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use clinch_core::store::{Claim, ClaimReply, Wake, WakeBook};
 use clinch_core::{ClientId, Clock, Name, RequestId, Result, keeper};
+use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Value};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -33,7 +34,7 @@ use crate::sql::{Sql, names};
 /// For how many seconds the statement waits when nobody rings.
 const WAIT: u64 = 30;
 /// What it gives if it has got the lock that the peg should have.
-const GOT_IT: u64 = 2;
+const GOT_IT: u64 = 1;
 /// How long the connection is kept when nobody waits.
 const LINGER: Duration = Duration::from_secs(20);
 /// How long to wait after a failure, at least and at most.
@@ -261,22 +262,14 @@ impl Bell {
                 }
             }
             self.failing.store(false, Ordering::SeqCst);
-            let waited = self.ask(&mut conn, &self.wait(&names), WAIT).await;
-            match waited.map(first_number) {
+            match self.attend(&mut conn, &names).await {
                 Ok(Some(GOT_IT)) => {
                     return Err(Trouble::Lost("the peg of the bell is lost".to_owned()));
                 }
                 Ok(_) => {}
+                // Whatever it has ended, the next request reads the rows first.
                 Err(trouble) if trouble.is_interrupted() => {}
                 Err(trouble) => return Err(trouble),
-            }
-            // A ring that comes late ends the look: another one is as good.
-            loop {
-                match self.look(&mut conn).await {
-                    Ok(()) => break,
-                    Err(trouble) if trouble.is_interrupted() => {}
-                    Err(trouble) => return Err(trouble),
-                }
             }
         }
     }
@@ -284,56 +277,63 @@ impl Bell {
     /// Takes a user-level lock that nobody else should have.
     async fn occupy(&self, conn: &mut Conn, lock: &str) -> Result<(), Trouble> {
         let sql = Sql::new(format!("SELECT GET_LOCK('{lock}',0)"));
-        match first_number(self.ask(conn, &sql, 0).await?) {
+        self.pool.count();
+        let reply = timeout(self.pool.timeout(), talk(conn, &sql, false)).await;
+        let reply = reply.map_err(|_| not_answered())?;
+        if let Some(trouble) = reply.failed {
+            return Err(trouble);
+        }
+        match reply.into_first_value().and_then(optional).flatten() {
             Some(1) => Ok(()),
             _ => Err(Trouble::Lost(format!("the lock {lock} is taken"))),
         }
     }
 
-    /// The names that are waited for, each with the oldest token that somebody knows.
-    fn names(&self) -> HashMap<Name, u64> {
-        let mut names = HashMap::new();
-        for awaited in self.awaited().values() {
-            let token = names.entry(awaited.name.clone()).or_insert(awaited.token);
-            *token = awaited.token.min(*token);
-        }
-        names
+    /// The names that are waited for.
+    fn names(&self) -> HashSet<Name> {
+        let awaited = self.awaited();
+        awaited.values().map(|a| a.name.clone()).collect()
     }
 
-    fn wait(&self, names: &HashMap<Name, u64>) -> Sql {
-        let mut sql = Sql::new("SELECT IF(EXISTS(SELECT 1 FROM clinch_names WHERE ns=? AND (")
-            .bytes(&self.ns);
-        let mut or = "";
-        for (name, token) in names {
-            sql = sql
-                .then(or)
-                .then("name=? AND token<>?")
-                .bytes(name.as_str().as_bytes())
-                .with(*token);
-            or = " OR ";
-        }
-        let peg = self.peg();
-        // Two numbers for two ways to come back at once.
-        sql.then(&format!(")),0,{GOT_IT}*GET_LOCK('{peg}',{WAIT}))"))
+    /// Tells the claims of these names that were granted, remembers how the others stand, and waits
+    /// for a ring: all in one request. Gives what the wait gave.
+    async fn attend(&self, conn: &mut Conn, names: &HashSet<Name>) -> Result<Option<u64>, Trouble> {
+        let names = names.iter().map(|name| name.as_str().as_bytes());
+        let sql = names::attend(&self.ns, names, &self.peg(), WAIT).inlined();
+        self.pool.count();
+        let attending = async {
+            let mut waited = None;
+            let mut result = conn.query_iter(sql).await?;
+            loop {
+                match result.next().await?.map(mysql_async::Row::unwrap) {
+                    // A row is told of as soon as it is here: what follows the last one is the end
+                    // of the wait.
+                    Some(values) if values.len() > 1 => self.tell_row(values),
+                    Some(values) => {
+                        waited = values.into_iter().next().and_then(optional).flatten();
+                    }
+                    // Between two statements, or after the last one, which may have failed.
+                    None if result.is_empty() => {
+                        result.next().await?;
+                        return Ok(waited);
+                    }
+                    None => {}
+                }
+            }
+        };
+        let patience = self.pool.timeout() + Duration::from_secs(WAIT);
+        let attended: mysql_async::Result<_> = timeout(patience, attending)
+            .await
+            .map_err(|_| not_answered())?;
+        attended.map_err(Trouble::from)
     }
 
-    /// Tells the claims that were granted, and remembers how the others stand.
-    async fn look(&self, conn: &mut Conn) -> Result<(), Trouble> {
-        let names = self.names();
-        if names.is_empty() {
-            return Ok(());
-        }
-        let keys = names.keys().map(|name| name.as_str().as_bytes());
-        let rows = self.ask(conn, &names::these(&self.ns, keys), 0).await?;
-        for values in rows {
-            let mut values = values.into_iter();
-            let name = values.next().and_then(bytes);
-            let (Some(name), Some(row)) = (name, Row::read(&mut values)) else {
-                continue;
-            };
+    fn tell_row(&self, values: Vec<Value>) {
+        let mut values = values.into_iter();
+        let name = values.next().and_then(bytes);
+        if let (Some(name), Some(row)) = (name, Row::read(&mut values)) {
             self.tell(&name, &row);
         }
-        Ok(())
     }
 
     fn tell(&self, name: &[u8], row: &Row) {
@@ -377,20 +377,8 @@ impl Bell {
             }
         }
     }
-
-    async fn ask(&self, conn: &mut Conn, sql: &Sql, more: u64) -> Result<Vec<Vec<Value>>, Trouble> {
-        let patience = self.pool.timeout() + Duration::from_secs(more);
-        self.pool.count();
-        let reply = timeout(patience, talk(conn, sql, false)).await;
-        let reply = reply.map_err(|_| Trouble::Lost("the bell is not answered".to_owned()))?;
-        match reply.failed {
-            Some(trouble) => Err(trouble),
-            None => Ok(reply.into_rows()),
-        }
-    }
 }
 
-fn first_number(rows: Vec<Vec<Value>>) -> Option<u64> {
-    let value = rows.into_iter().next()?.into_iter().next()?;
-    optional(value).flatten()
+fn not_answered() -> Trouble {
+    Trouble::Lost("the bell is not answered".to_owned())
 }

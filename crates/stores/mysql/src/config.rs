@@ -10,8 +10,10 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For how long an idle name keeps its row: longer than any copy of a request is under way.
 const DEFAULT_REMEMBER: Duration = Duration::from_secs(86_400);
 const SHORTEST_REMEMBER: Duration = Duration::from_secs(1);
-/// Connections for claims, renewals and releases. The bell is one more.
-const DEFAULT_POOL: usize = 8;
+/// Connections for claims, renewals and releases, made on demand: commits of many share a flush only
+/// if they are under way together. The bell has two more. Four processes that use all of them stay
+/// below the 151 connections that a server allows by default.
+const DEFAULT_POOL: usize = 32;
 const LARGEST_POOL: usize = 512;
 /// The port of both servers.
 const PORT: u16 = 3306;

@@ -1,8 +1,9 @@
 //! Live events: steps write down what happens, while somebody watches.
 //!
 //! Whoever watches says so in the namespace's row of `clinch_meta`, for a few seconds at a time. The
-//! statements of the short way look there and leave such names to the general way, which appends
-//! what has happened in the transaction of the change itself. Watchers read on from where they were.
+//! statements of the short way look there, or rely on a look of a moment ago (`quiet.rs`), and
+//! leave such names to the general way, which appends what has happened in the transaction of the
+//! change itself. Watchers read on from where they were.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use clinch_core::{Clock, Name, OwnerId, Result, Token, keeper};
 use crate::error::Trouble;
 use crate::group::Group;
 use crate::pool::Pool;
+use crate::quiet::WINDOW;
 use crate::row::{bytes, optional};
 use crate::sql::{NOW, Sql};
 use crate::steps::Step;
@@ -77,6 +79,8 @@ impl Watching {
     pub(crate) async fn add(self: &Arc<Self>, prefix: String, sender: EventSender) -> Result<()> {
         let from = self.say().await;
         let from = from.map_err(|trouble| trouble.into_error(self.pool.to()))?;
+        // Until then, some may rely on nobody watching.
+        Clock::boot().sleep(WINDOW).await;
         let start = {
             let mut watchers = self.watchers();
             if watchers.closed {

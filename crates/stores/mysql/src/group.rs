@@ -192,6 +192,8 @@ impl Group {
             }
             Step::Release(hold) => match self.take_recent(name) {
                 Some(row) => Ok(Tried::Row(Some(row))),
+                // Others waited the last time: they do now, and the short way would be in vain.
+                None if self.short.known.is_contended(name) => Ok(Tried::Row(None)),
                 None => self.short.give(&self.key(name), hold).await,
             },
             _ => Ok(Tried::Row(None)),
@@ -279,6 +281,10 @@ impl Group {
             return Ok(None);
         }
         self.bell.saw(changed.state.last_seq);
+        if steps.iter().any(|step| matches!(step, Step::Release(_))) {
+            let contended = !changed.out.granted.is_empty();
+            self.short.known.contended(name, contended);
+        }
         self.tell(&changed);
         let granted =
             |answer: &Result<Answer>| matches!(answer, Ok(Answer::Claim(ClaimReply::Granted(_))));

@@ -25,6 +25,8 @@ pub(crate) struct Set {
     pub(crate) rows: Vec<Vec<Value>>,
     /// Rows that it changed.
     pub(crate) affected: u64,
+    /// What it has given to `LAST_INSERT_ID()`. Of the same session's past if it changed no row.
+    pub(crate) number: Option<u64>,
 }
 
 /// What a request gave, statement by statement, up to the first that failed.
@@ -50,6 +52,14 @@ impl Reply {
     /// The rows of the last statement.
     pub(crate) fn into_rows(mut self) -> Vec<Vec<Value>> {
         self.sets.pop().map(|set| set.rows).unwrap_or_default()
+    }
+
+    /// What the only statement gave to `LAST_INSERT_ID()`, if it changed its one row.
+    pub(crate) fn number_if_changed(&self) -> Option<u64> {
+        match self.sets.as_slice() {
+            [set] if set.affected == 1 => set.number,
+            _ => None,
+        }
     }
 
     /// What the statement with this number changed.
@@ -275,6 +285,7 @@ async fn read_sets<P: mysql_async::prelude::Protocol>(
         sets.push(Set {
             rows: Vec::new(),
             affected: result.affected_rows(),
+            number: result.last_insert_id(),
         });
         let rows: Vec<Row> = result.collect().await?;
         if let Some(set) = sets.last_mut() {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use clinch_core::store::{Claim, ClaimReply, Hold, ReleaseReply};
+use clinch_core::store::{Claim, ClaimReply, Grant, Hold, ReleaseReply};
 use clinch_core::{Clock, Result};
 
+use crate::known::{Free, Names};
 use crate::pool::{How, Pool, Reply};
+use crate::quiet::Quiet;
 use crate::row::{Content, Key, MEMORY, Row, farewell, id, span};
 use crate::sql::{Sql, names};
 use crate::steps::Answer;
@@ -24,11 +26,19 @@ pub(crate) struct Short {
     pool: Arc<Pool>,
     /// Whether the server has `INSERT … RETURNING`.
     returning: bool,
+    quiet: Arc<Quiet>,
+    /// Names that this client has just used.
+    pub(crate) known: Names,
 }
 
 impl Short {
-    pub(crate) fn new(pool: Arc<Pool>, returning: bool) -> Self {
-        Self { pool, returning }
+    pub(crate) fn new(pool: Arc<Pool>, returning: bool, ns: &str) -> Self {
+        Self {
+            quiet: Quiet::new(pool.clone(), ns.as_bytes()),
+            pool,
+            returning,
+            known: Names::default(),
+        }
     }
 
     /// Takes a free name, or extends the hold of a repeated claim. `seen` is the greatest token that
@@ -38,6 +48,12 @@ impl Short {
             return Ok(Tried::Row(None));
         };
         let lease = span(claim.lease);
+        if let Some(free) = self.known.take_free(&claim.name)
+            && let Some(grant) = self.retake(key, &content, lease, free, seen).await?
+        {
+            self.known.held(claim, grant.seq);
+            return Ok(Tried::Done(Answer::Claim(ClaimReply::Granted(grant))));
+        }
         let sql = names::take(key, &content, lease, seen, self.returning);
         let how = match self.returning {
             true => How::Prepared,
@@ -52,22 +68,49 @@ impl Short {
         };
         if row.is_held_by(claim.request, lease) {
             let state = row.state(&claim.name)?;
-            if let reply @ ClaimReply::Granted(_) = state.standing(claim.request, row.moment()) {
-                return Ok(Tried::Done(Answer::Claim(reply)));
+            if let ClaimReply::Granted(grant) = state.standing(claim.request, row.moment()) {
+                self.known.held(claim, grant.seq);
+                return Ok(Tried::Done(Answer::Claim(ClaimReply::Granted(grant))));
             }
         }
         Ok(Tried::Row(Some(row)))
     }
 
+    /// Takes a name that this client itself has given up last, if its row is still as it was left.
+    ///
+    /// A copy of the statement that comes late finds another version and does nothing, whatever has
+    /// become of the claim; and if its own first copy was there before, the longer statement that
+    /// follows finds the claim in the row.
+    async fn retake(
+        &self,
+        key: &Key,
+        content: &Content,
+        lease: u64,
+        free: Free,
+        seen: u64,
+    ) -> Result<Option<Grant>> {
+        let Some(quiet) = self.quiet.until() else {
+            return Ok(None);
+        };
+        let sql = names::retake(key, content, lease, free.version, seen, quiet);
+        let reply = self.send(&sql, How::Prepared).await?;
+        Ok(reply.number_if_changed().map(|seq| Grant {
+            seq,
+            predecessor: Some(free.before),
+        }))
+    }
+
     /// Gives up a hold.
     pub(crate) async fn give(&self, key: &Key, hold: &Hold) -> Result<Tried> {
         let (request, farewell) = (id(hold.request), farewell(hold.request, hold.seq));
-        let sql = names::give(key, &request, hold.seq, &farewell, MEMORY);
+        let quiet = self.quiet.until();
+        let sql = names::give(key, &request, hold.seq, &farewell, MEMORY, quiet);
         let reply = self.send(&sql, How::Prepared).await?;
-        Ok(match reply.affected(0) {
-            Some(1) => Tried::Done(Answer::Release(ReleaseReply::Released)),
-            _ => Tried::Row(None),
-        })
+        let Some(version) = reply.number_if_changed() else {
+            return Ok(Tried::Row(None));
+        };
+        self.known.released(hold, version);
+        Ok(Tried::Done(Answer::Release(ReleaseReply::Released)))
     }
 
     /// Sends a statement, again where the server has rolled it back.

@@ -150,22 +150,70 @@ pub(crate) mod names {
         }
     }
 
-    /// Gives up a hold that nobody waits for. One row, or none if it is not like that.
-    pub(crate) fn give(key: &Key, request: &[u8], token: u64, farewell: &[u8], keep: u64) -> Sql {
-        let watched = watched();
+    /// Takes a free name whose row has still the version that this client gave it. One row, and the
+    /// token in place of the last inserted id; or none if it is not like that.
+    ///
+    /// The version says that the row is as it was left, so nothing else of it is looked at but what
+    /// the client does not know: the claims that have ended.
+    pub(crate) fn retake(
+        key: &Key,
+        new: &Content,
+        lease: u64,
+        version: u64,
+        seen: u64,
+        quiet: u64,
+    ) -> Sql {
         Sql::new(format!(
+            "UPDATE clinch_names SET seq=LAST_INSERT_ID(GREATEST(?,{NOW})),token=seq,since={NOW},\
+             until={NOW}+?,lease=?,owner=?,details=?,request=? \
+             WHERE ns=? AND name=? AND seq=? AND LOCATE(?,ended)=0 AND {NOW}<?"
+        ))
+        .with(version.max(seen) + 1)
+        .with(lease)
+        .with(lease)
+        .bytes(&new.owner)
+        .bytes(&new.details)
+        .bytes(&new.request)
+        .bytes(&key.ns)
+        .bytes(&key.name)
+        .with(version)
+        .bytes(&new.request)
+        .with(quiet)
+    }
+
+    /// Gives up a hold that nobody waits for. One row, and its version in place of the last inserted
+    /// id; or none if it is not like that. With `quiet`, nobody watches until then.
+    ///
+    /// Who held it stays written there: mostly the same client takes it again, and what does not
+    /// change costs the server nothing.
+    pub(crate) fn give(
+        key: &Key,
+        request: &[u8],
+        token: u64,
+        farewell: &[u8],
+        keep: u64,
+        quiet: Option<u64>,
+    ) -> Sql {
+        let sql = Sql::new(format!(
             "UPDATE clinch_names SET ended=RIGHT(CONCAT(ended,?,owner),?),request='',until=0,\
-             owner='',details='',seq=GREATEST(seq+1,{NOW}) \
-             WHERE ns=? AND name=? AND request=? AND token=? AND state IS NULL AND until>{NOW} \
-             AND NOT {watched}"
+             seq=LAST_INSERT_ID(GREATEST(seq+1,{NOW})) \
+             WHERE ns=? AND name=? AND request=? AND token=? AND state IS NULL AND until>{NOW} AND "
         ))
         .bytes(farewell)
         .with(keep)
         .bytes(&key.ns)
         .bytes(&key.name)
         .bytes(request)
-        .with(token)
-        .bytes(&key.ns)
+        .with(token);
+        match quiet {
+            Some(until) => sql.then(&format!("{NOW}<?")).with(until),
+            None => sql.then(&format!("NOT {}", watched())).bytes(&key.ns),
+        }
+    }
+
+    /// Whether somebody watches, and the time.
+    pub(crate) fn watched_now(ns: &[u8]) -> Sql {
+        Sql::new(format!("SELECT {},{NOW}", watched())).bytes(ns)
     }
 
     /// The whole row with the time, whether somebody watches and the least token; one line in any
@@ -238,13 +286,26 @@ pub(crate) mod names {
         .with(count)
     }
 
-    /// The rows of these names.
-    pub(crate) fn these<'a>(ns: &[u8], names: impl IntoIterator<Item = &'a [u8]>) -> Sql {
-        Sql::new(format!(
-            "SELECT name,{COLUMNS},{NOW} FROM clinch_names WHERE ns=? AND name IN ("
-        ))
-        .bytes(ns)
-        .list(names)
-        .then(")")
+    /// The rows of these names, and then a wait for a user-level lock, unless one of the names has
+    /// given a token meanwhile: tokens rise, so their sum tells. The wait gives one number.
+    pub(crate) fn attend<'a>(
+        ns: &[u8],
+        names: impl Iterator<Item = &'a [u8]> + Clone,
+        lock: &str,
+        seconds: u64,
+    ) -> Sql {
+        let sum = "(SELECT COALESCE(SUM(token),0) FROM clinch_names WHERE ns=? AND name IN (";
+        Sql::new(format!("SET @clinch={sum}"))
+            .bytes(ns)
+            .list(names.clone())
+            .then(&format!(
+                "));SELECT name,{COLUMNS},{NOW} FROM clinch_names WHERE ns=? AND name IN ("
+            ))
+            .bytes(ns)
+            .list(names.clone())
+            .then(&format!(");SELECT IF({sum}"))
+            .bytes(ns)
+            .list(names)
+            .then(&format!("))<>@clinch,0,GET_LOCK('{lock}',{seconds}))"))
     }
 }

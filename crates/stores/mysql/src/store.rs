@@ -56,7 +56,8 @@ impl MySqlStore {
             Ok(server)
         })
         .await?;
-        let short = Short::new(pool.clone(), server.is_mariadb() && !config.plain_dialect);
+        let returning = server.is_mariadb() && !config.plain_dialect;
+        let short = Short::new(pool.clone(), returning, &context.namespace);
         let group = Group::new(pool.clone(), bell.clone(), short, me, &context.namespace);
         bell.attach(&group);
         let reaper = Reaper {

@@ -11,6 +11,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use super::ambush::Ambush;
 use super::rules::{Direction, End, Fate, Flow, Rules, Then};
 use super::split::{Split, Splitter};
 
@@ -54,6 +55,10 @@ struct State {
     pumps: AtomicUsize,
     /// Replies that the server has given.
     replies: AtomicU64,
+    /// The port from which the server sees it come.
+    port: Option<u16>,
+    /// Of all connections.
+    ambush: Ambush,
 }
 
 impl Link {
@@ -62,12 +67,15 @@ impl Link {
         server: TcpStream,
         rules: Rules,
         splitter: &Splitter,
+        ambush: Ambush,
     ) -> Self {
         let link = Self(Arc::new(State {
             rules: Mutex::new(rules),
             bell: watch::Sender::new(()),
             pumps: AtomicUsize::new(2),
             replies: AtomicU64::new(0),
+            port: server.local_addr().ok().map(|addr| addr.port()),
+            ambush,
         }));
         // Small frames must not wait for each other.
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
@@ -101,6 +109,11 @@ impl Link {
     /// them on the way.
     pub fn replies(&self) -> u64 {
         self.0.replies.load(Ordering::Relaxed)
+    }
+
+    /// The port from which the server sees it come, if it was known at the start.
+    pub fn port(&self) -> Option<u16> {
+        self.0.port
     }
 
     /// What happens to the bytes of one direction.
@@ -194,6 +207,11 @@ impl Pump {
         for frame in (self.split)(bytes) {
             if frame.counted && self.direction == Direction::Down {
                 self.link.0.replies.fetch_add(1, Ordering::Relaxed);
+                if let Some(waiting) = self.link.0.ambush.reply() {
+                    self.link.flow(Direction::Down, Flow::Hold);
+                    // A test that has ended does not want it any more.
+                    let _ = waiting.send(self.link.clone());
+                }
             }
             if let Fate::Pass(after) = self.link.rules(|r| r.judge(self.direction, frame.counted)) {
                 self.queue.push_back((Instant::now() + after, frame.bytes));

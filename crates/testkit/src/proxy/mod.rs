@@ -32,6 +32,7 @@
 //! # Ok(()) }
 //! ```
 
+mod ambush;
 mod http2;
 mod jute;
 mod link;
@@ -56,6 +57,7 @@ pub use resp::resp;
 pub use rules::{Direction, Flow, Then};
 pub use split::{Frame, Split, Splitter, chunks, lines};
 
+use ambush::Ambush;
 use rules::Rules;
 
 /// A running proxy; it stops, and resets its connections, when it is dropped.
@@ -101,6 +103,7 @@ struct Shared {
     links: Mutex<Vec<Link>>,
     refuse: AtomicBool,
     refused: AtomicUsize,
+    ambush: Ambush,
 }
 
 impl std::fmt::Debug for Shared {
@@ -129,6 +132,7 @@ impl Proxy {
             links: Mutex::default(),
             refuse: AtomicBool::new(false),
             refused: AtomicUsize::new(0),
+            ambush: Ambush::default(),
         });
         let accepting = tokio::spawn(accept(listener, shared.clone()));
         Ok(Self {
@@ -172,6 +176,38 @@ impl Proxy {
     /// Loses the n-th reply from now (1 is the next) of each connection.
     pub fn swallow(&self, n: u64, then: Then) {
         self.each(|rules| rules.down.swallow = Some((n, then)));
+    }
+
+    /// Stops the n-th reply from now, of all connections together: completes with its connection,
+    /// whose replies are held from that one on.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// # use tokio::net::{TcpListener, TcpStream};
+    /// # let server = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let upstream = server.local_addr()?;
+    /// # tokio::spawn(async move { // it sends back what it gets
+    /// #     while let Ok((mut peer, _)) = server.accept().await {
+    /// #         tokio::spawn(async move {
+    /// #             let (mut from, mut to) = peer.split();
+    /// #             tokio::io::copy(&mut from, &mut to).await
+    /// #         });
+    /// #     }
+    /// # });
+    /// use clinch_testkit::proxy::{Proxy, lines};
+    /// let proxy = Proxy::with_splitter(upstream, lines()).await?;
+    /// let caught = proxy.catch(2);
+    /// let mut client = TcpStream::connect(proxy.addr()).await?;
+    /// client.write_all(b"one\ntwo\n").await?;
+    /// client.read_exact(&mut [0; 4]).await?; // the first one passes
+    /// caught.await?.reset(); // the second one is here, and never arrives
+    /// assert!(client.read_exact(&mut [0; 4]).await.is_err());
+    /// # Ok(()) }
+    /// ```
+    pub fn catch(&self, n: u64) -> tokio::sync::oneshot::Receiver<Link> {
+        self.shared.ambush.lay(n)
     }
 
     /// Resets each connection after so many more bytes of one direction.
@@ -232,7 +268,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         };
         // The rules are read under the lock that `each` takes, so no change falls between.
         let rules = shared.rules.lock().unwrap();
-        let link = Link::start(client, server, rules.clone(), &shared.splitter);
+        let ambush = shared.ambush.clone();
+        let link = Link::start(client, server, rules.clone(), &shared.splitter, ambush);
         shared.links.lock().unwrap().push(link);
     }
 }

@@ -214,6 +214,23 @@ impl MariaDb {
         count.map_err(|_| Error::invalid("the processes cannot be counted"))
     }
 
+    /// Ends the connection that comes from this port with `KILL`; `false` if there is none.
+    ///
+    /// ```
+    /// use clinch_testkit::servers::MariaDb;
+    /// assert!(!MariaDb::start()?.kill_connection_from(1)?);
+    /// # Ok::<(), clinch_core::Error>(())
+    /// ```
+    pub fn kill_connection_from(&self, port: u16) -> Result<bool> {
+        let from =
+            format!("SELECT id FROM information_schema.processlist WHERE host LIKE '%:{port}'");
+        let id = self.sql(&from)?;
+        match id.trim() {
+            "" => Ok(false),
+            id => self.sql(&format!("KILL {id}")).map(|_| true),
+        }
+    }
+
     /// What is kept in the database, and so has to be said once.
     fn set_up(&self) -> Result<()> {
         self.wait_ready()?;

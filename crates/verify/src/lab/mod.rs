@@ -1,5 +1,6 @@
 //! Engines of our own, whose servers are disturbed as well. Another engine is one more file here.
 
+mod disk;
 mod redis;
 mod sqlite;
 
@@ -83,4 +84,9 @@ pub(crate) trait Engine: Send {
 
     /// What it is, with its version.
     fn version(&self) -> String;
+
+    /// What cannot be done to it on this machine, and why.
+    fn missing(&self) -> Vec<String> {
+        Vec::new()
+    }
 }

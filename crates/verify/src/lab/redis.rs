@@ -5,7 +5,7 @@ use std::time::Duration;
 use clinch::Result;
 use clinch_testkit::servers::{Redis as Server, Step};
 
-use super::{Engine, EngineFault};
+use super::{Engine, EngineFault, disk};
 use crate::check::Property;
 
 /// A server that forgets its holds cannot exclude, and knows no queue and no request of before.
@@ -23,7 +23,10 @@ const PAUSE: usize = 1;
 const EMPTY: usize = 2;
 const FORWARD: usize = 3;
 
-const FAULTS: [EngineFault; 4] = [
+const FULL: usize = 4;
+
+/// The last one needs a small disk.
+const FAULTS: [EngineFault; 5] = [
     EngineFault {
         name: "server killed, started with its data",
         excuses: &[],
@@ -40,6 +43,7 @@ const FAULTS: [EngineFault; 4] = [
         name: "server clock forward and back",
         excuses: STEPS,
     },
+    disk::FULL,
 ];
 
 pub(super) struct Redis {
@@ -51,8 +55,13 @@ pub(super) struct Redis {
 
 impl Redis {
     pub(super) fn start() -> Result<Self> {
+        // The log is folded long before it fills the disk by itself.
+        let setup = Server::with()
+            .append_only("always")
+            .config("auto-aof-rewrite-min-size", "8mb")
+            .clock_shim();
         Ok(Self {
-            server: Server::with().append_only("always").clock_shim().start()?,
+            server: disk::on_a_small_one(setup, |setup| setup.disk(64)).start()?,
             stepped: Duration::ZERO,
             went_back: false,
         })
@@ -65,7 +74,11 @@ impl Engine for Redis {
     }
 
     fn faults(&self) -> Vec<EngineFault> {
-        FAULTS.to_vec()
+        let mut faults = FAULTS.to_vec();
+        if self.server.disk().is_none() {
+            faults.truncate(FULL);
+        }
+        faults
     }
 
     fn begin(&mut self, fault: usize, span: Duration) -> Result<Option<EngineFault>> {
@@ -77,6 +90,7 @@ impl Engine for Redis {
                 self.server.step_clock(span, Step::Forward)?;
                 self.stepped = span;
             }
+            FULL => disk::fill(self.server.disk())?,
             _ => {}
         }
         let replaced = fault == EMPTY && self.went_back;
@@ -93,6 +107,14 @@ impl Engine for Redis {
                 self.went_back = true;
                 self.server.step_clock(self.stepped, Step::Back)
             }
+            FULL => {
+                disk::free(self.server.disk())?;
+                // It ends when it cannot write its log.
+                match self.server.is_running() {
+                    true => Ok(()),
+                    false => self.server.start_again(),
+                }
+            }
             _ => Ok(()),
         }
     }
@@ -101,5 +123,9 @@ impl Engine for Redis {
         let info = self.server.info("server").unwrap_or_default();
         let version = info.get("redis_version").map_or("", String::as_str);
         format!("Redis {version}")
+    }
+
+    fn missing(&self) -> Vec<String> {
+        disk::missing()
     }
 }

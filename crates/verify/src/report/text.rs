@@ -42,6 +42,9 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     for (kind, count) in &report.faults {
         writeln!(out, "  {count:>5}  {kind}")?;
     }
+    for what in &start.missing {
+        writeln!(out, "  cannot be injected here: {what}")?;
+    }
     let recovery = Spread::of(&figures.recoveries);
     if recovery.count > 0 {
         writeln!(

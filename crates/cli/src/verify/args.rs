@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Run nothing: check a history that was kept
     #[arg(long, value_name = "FILE", conflicts_with_all = ["lab", "wrong"])]
     pub(crate) replay: Option<PathBuf>,
-    /// Start an engine for the test and disturb it as well: sqlite, redis
+    /// Start an engine for the test and disturb it as well: sqlite, redis, mysql, etcd, zookeeper
     #[arg(long, value_name = "ENGINE", value_parser = parse::<Lab>, conflicts_with = "wrong")]
     pub(crate) lab: Option<Lab>,
     /// Put a lock to the test that is known to be wrong

@@ -203,31 +203,11 @@ fn capturing(seen: Arc<Mutex<Vec<Vec<u8>>>>) -> Splitter {
     })
 }
 
-/// Closes a session from outside, with the words of its own greeting.
-async fn close_session(port: u16, greeting: &[u8]) {
-    // length 4, version 4, timeout 4, session 8, password 4 + 16
-    let (id, password) = (&greeting[12..20], &greeting[24..40]);
-    let mut hello = vec![0; 4];
-    hello.extend([0; 8]);
-    hello.extend(&greeting[8..12]);
-    hello.extend(id);
-    hello.extend(16_i32.to_be_bytes());
-    hello.extend(password);
-    hello.push(0);
-    let mut words = i32::try_from(hello.len()).unwrap().to_be_bytes().to_vec();
-    words.extend(hello);
-    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port))
-        .await
-        .unwrap();
-    stream.write_all(&words).await.unwrap();
-    let mut answer = [0; 40];
-    stream.read_exact(&mut answer).await.unwrap();
-    assert_eq!(&answer[12..20], id, "the session is taken over");
-    let close = [0, 0, 0, 8, 0, 0, 0, 1, 255, 255, 255, 245];
-    stream.write_all(&close).await.unwrap();
-    let mut rest = Vec::new();
-    // The server ends the connection.
-    let _ = stream.read_to_end(&mut rest).await;
+/// Ends the session of a greeting from outside.
+fn close_session(greeting: &[u8]) {
+    // length 4, version 4, timeout 4, session 8
+    let id = u64::from_be_bytes(greeting[12..20].try_into().unwrap());
+    assert!(shared().close_session(id).unwrap());
 }
 
 #[tokio::test]
@@ -251,7 +231,7 @@ async fn a_session_that_is_closed_from_outside_loses_its_holds() {
     };
     // The third: each client has one for itself, then the claim's own.
     let mine = greetings(0).pop().unwrap();
-    close_session(shared().port(), &mine).await;
+    close_session(&mine);
     other.until("a", 0, 0).await;
     let reply = soon("the word", async {
         loop {
@@ -273,7 +253,7 @@ async fn a_session_that_is_closed_from_outside_loses_its_holds() {
     let before = greetings(0).len();
     let guard = whole.lock("b").lease(lease).acquire().await.unwrap();
     let mine = greetings(before).pop().unwrap();
-    close_session(shared().port(), &mine).await;
+    close_session(&mine);
     assert_eq!(soon("the loss", guard.lost()).await, LostReason::Expired);
     drop(guard);
     let lock = whole.lock("b").lease(lease);

@@ -8,7 +8,7 @@ use clinch_core::{Error, Result};
 
 use super::mariadb_builder::{MariaDbBuilder, Parts};
 use super::mariadb_template::unpack;
-use super::{Certificates, Disk, Recipe, ServerProcess, Step, tool};
+use super::{Certificates, Disk, Recipe, ServerProcess, Step, Stranger, tool};
 
 /// A running MariaDB, alone in its folder; it is killed, and the folder removed, on drop.
 ///
@@ -170,6 +170,12 @@ impl MariaDb {
         tool::run("mariadb", &args, &[], &told)
     }
 
+    /// Runs statements as root on a session that stays, with whatever they locked, until it is
+    /// dropped.
+    pub fn stranger(&self, statements: &str) -> Result<Stranger> {
+        Stranger::open(self, statements)
+    }
+
     /// A counter of the whole server since its start, such as `Questions`, `Com_update`,
     /// `Innodb_deadlocks` or `Threads_connected`.
     ///
@@ -202,17 +208,13 @@ impl MariaDb {
     /// # Ok::<(), clinch_core::Error>(())
     /// ```
     pub fn kill_connections(&self) -> Result<usize> {
-        let ours = "SELECT id FROM information_schema.processlist \
+        // By user and in one go: by id, each would be a client of its own, and the first of many
+        // would be back before the last one went.
+        let ours = "SELECT COUNT(*) FROM information_schema.processlist \
                     WHERE user IN ('clinch', 'limited')";
-        let ids = self.sql(ours)?;
-        for id in ids.lines() {
-            // One that has ended by itself is no error.
-            self.sql(&format!("KILL {id}")).or_else(|e| {
-                let gone = e.message().contains("Unknown thread id");
-                if gone { Ok(String::new()) } else { Err(e) }
-            })?;
-        }
-        Ok(ids.lines().count())
+        let count = self.sql(&format!("{ours}; KILL USER clinch; KILL USER limited"))?;
+        let count = count.trim().parse();
+        count.map_err(|_| Error::invalid("the processes cannot be counted"))
     }
 
     /// What is kept in the database, and so has to be said once.
@@ -224,7 +226,8 @@ impl MariaDb {
         Ok(())
     }
 
-    fn wait_ready(&self) -> Result<()> {
+    /// Waits until it answers.
+    pub fn wait_ready(&self) -> Result<()> {
         // A look at the socket first: the client is a process, and many would slow the start.
         let ready = || UnixStream::connect(self.socket()).is_ok() && self.sql("SELECT 1").is_ok();
         self.process.wait_ready(ready)

@@ -9,7 +9,12 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
     let (Some(healed), Some(end)) = (index.history.healed(), index.history.end()) else {
         return Vec::new();
     };
-    let ended: BTreeSet<_> = index.acquires().map(|acquire| acquire.op).collect();
+    // A multi-lock waits as one and ends as several.
+    let ended: BTreeSet<_> = index
+        .acquires()
+        .flat_map(|acquire| [Some(acquire.op), acquire.group.map(|(group, _)| group)])
+        .flatten()
+        .collect();
     let killed = index.history.killed();
     let mut open: BTreeMap<u64, &Waiting> = BTreeMap::new();
     for event in &index.history.events {
@@ -57,7 +62,7 @@ fn tell(index: &Index<'_>, waiting: &Waiting, (healed, end): (u64, u64)) -> Viol
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::history::Exit;
+    use crate::history::{Acquire, Exit, Outcome};
 
     fn events(end: u64) -> Vec<Event> {
         let waiting = Waiting {
@@ -92,6 +97,17 @@ mod tests {
             process: 2,
             at: 50,
             killed: true,
+        }));
+        passes(events);
+    }
+
+    #[test]
+    fn a_multi_lock_that_ended_passes() {
+        let mut events = events(5000);
+        events.push(Event::Acquire(Acquire {
+            group: Some((op(2, 7), 1)),
+            outcome: Outcome::Fail,
+            ..acquire(op(2, 8), "a", 2, (5, 200))
         }));
         passes(events);
     }

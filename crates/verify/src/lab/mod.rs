@@ -1,8 +1,13 @@
 //! Engines of our own, whose servers are disturbed as well. Another engine is one more file here.
 
 mod disk;
+mod etcd;
+mod mysql;
+mod outage;
 mod redis;
 mod sqlite;
+mod stepped;
+mod zookeeper;
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -25,17 +30,32 @@ pub enum Lab {
     Sqlite,
     /// One Redis server.
     Redis,
+    /// One MariaDB server.
+    Mysql,
+    /// Three etcd members.
+    Etcd,
+    /// Three ZooKeeper servers.
+    ZooKeeper,
 }
 
 impl Lab {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Sqlite, Self::Redis];
+    pub const ALL: [Self; 5] = [
+        Self::Sqlite,
+        Self::Redis,
+        Self::Mysql,
+        Self::Etcd,
+        Self::ZooKeeper,
+    ];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Redis => "redis",
+            Self::Mysql => "mysql",
+            Self::Etcd => "etcd",
+            Self::ZooKeeper => "zookeeper",
         }
     }
 
@@ -43,6 +63,9 @@ impl Lab {
         Ok(match self {
             Self::Sqlite => Box::new(sqlite::Sqlite::start()?),
             Self::Redis => Box::new(redis::Redis::start()?),
+            Self::Mysql => Box::new(mysql::Mysql::start()?),
+            Self::Etcd => Box::new(etcd::Etcd::start()?),
+            Self::ZooKeeper => Box::new(zookeeper::ZooKeeper::start()?),
         })
     }
 }
@@ -66,6 +89,10 @@ pub(crate) struct EngineFault {
     pub(crate) name: &'static str,
     /// What the store does not promise under it.
     pub(crate) excuses: &'static [Property],
+}
+
+const fn fault(name: &'static str, excuses: &'static [Property]) -> EngineFault {
+    EngineFault { name, excuses }
 }
 
 /// An engine that runs, and can be disturbed. Calls block for a bounded time.

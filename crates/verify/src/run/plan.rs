@@ -101,8 +101,13 @@ impl Plan {
             // A half of them outlasts the lease.
             What::Link(_) | What::Engine(_) => (lease / 10, lease * 2),
         };
+        // An engine that is disturbed all the time grants little, and little is seen.
+        let gaps = match what {
+            What::Engine(_) => (lease / 2, lease * 2),
+            _ => (lease / 8, lease),
+        };
         Some(Planned {
-            gap: Duration::from_millis(self.rng.between(lease / 8, lease)),
+            gap: Duration::from_millis(self.rng.between(gaps.0, gaps.1)),
             span: Duration::from_millis(self.rng.between(least, most)),
             pick: self.rng.next(),
             what,

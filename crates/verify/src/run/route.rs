@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use clinch::{Error, ErrorKind, Result, StoreUrl};
-use clinch_testkit::proxy::{Direction, Flow, Proxy, Splitter, Then, chunks, resp};
+use clinch_testkit::proxy::{Direction, Flow, Proxy, Splitter, Then, http2, jute, mysql, resp};
 
 /// Where the servers of a URL are, or that they cannot be put behind a proxy.
 #[derive(Debug, Clone)]
@@ -54,15 +54,9 @@ impl Route {
     /// Opens proxies of its own for one worker.
     pub(crate) async fn open(&self) -> Result<Way> {
         let failed = |why| Error::new(ErrorKind::Internal, format!("cannot start a proxy: {why}"));
-        let splitter = || -> Splitter {
-            match self.scheme.starts_with("redis") {
-                true => resp(),
-                false => chunks(),
-            }
-        };
         let mut proxies = Vec::new();
         for server in &self.servers {
-            let proxy = Proxy::with_splitter(*server, splitter()).await;
+            let proxy = Proxy::with_splitter(*server, splitter(&self.scheme)).await;
             proxies.push(proxy.map_err(failed)?);
         }
         let url = match hosts(&self.url) {
@@ -76,6 +70,16 @@ impl Route {
             _ => self.url.clone(),
         };
         Ok(Way { url, proxies })
+    }
+}
+
+/// What cuts the bytes of an engine into replies, so that "one reply swallowed" is one reply.
+fn splitter(scheme: &str) -> Splitter {
+    match scheme {
+        "mysql" => mysql(),
+        "etcd" => http2(),
+        "zookeeper" => jute(),
+        _ => resp(),
     }
 }
 

@@ -1,0 +1,185 @@
+//! Three etcd members, which can be cut off from each other.
+
+use std::time::Duration;
+
+use clinch::{Error, ErrorKind, Result};
+use clinch_testkit::servers::{Etcd as Member, EtcdCluster};
+
+use super::outage::{Outage, Whom, processes};
+use super::{Engine, EngineFault, fault};
+use crate::check::Property;
+
+/// A holder whose lease an operator revokes learns of it at its next renewal, and a waiter loses its
+/// place.
+const REVOKED: &[Property] = &[Property::Exclusion, Property::Fifo];
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Outage(Outage, Whom),
+    /// From the other members; clients still reach it.
+    CutOff(Whom),
+    Compact,
+    /// One lease in three.
+    Revoke,
+}
+
+const FAULTS: [(Kind, EngineFault); 11] = [
+    (
+        Kind::Outage(Outage::Killed, Whom::Leader),
+        fault("leader killed, started with its data", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Paused, Whom::Leader),
+        fault("leader paused", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Killed, Whom::Follower),
+        fault("follower killed, started with its data", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Paused, Whom::Follower),
+        fault("follower paused", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Killed, Whom::Majority),
+        fault("two members killed, started with their data", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Killed, Whom::All),
+        fault("all members killed, started with their data", &[]),
+    ),
+    (
+        Kind::Outage(Outage::Paused, Whom::All),
+        fault("all members paused", &[]),
+    ),
+    (
+        Kind::CutOff(Whom::Leader),
+        fault("leader cut off from the others", &[]),
+    ),
+    (
+        Kind::CutOff(Whom::Follower),
+        fault("follower cut off from the others", &[]),
+    ),
+    (
+        Kind::Compact,
+        fault("history compacted, members defragmented", &[]),
+    ),
+    (
+        Kind::Revoke,
+        fault("leases revoked by an operator", REVOKED),
+    ),
+];
+
+pub(super) struct Etcd {
+    cluster: EtcdCluster,
+    /// The places of those that are away.
+    away: Vec<usize>,
+}
+
+impl Etcd {
+    pub(super) fn start() -> Result<Self> {
+        Ok(Self {
+            cluster: EtcdCluster::start_divisible()?,
+            away: Vec::new(),
+        })
+    }
+
+    fn choose(&mut self, whom: Whom) -> Result<()> {
+        self.away = whom.places(self.cluster.leader()?, self.cluster.members().len());
+        Ok(())
+    }
+
+    /// What an operator does every night.
+    fn compact(&self) -> Result<()> {
+        let status = self.cluster.ctl(&["get", "x", "--write-out=json"])?;
+        let revision = number_after(&status, "\"revision\":")
+            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("no revision in {status}")))?;
+        self.cluster
+            .ctl(&["compact", "--physical", &revision.to_string()])?;
+        self.cluster.ctl(&["defrag"]).map(drop)
+    }
+
+    fn revoke(&self) -> Result<()> {
+        let listed = self.cluster.ctl(&["lease", "list"])?;
+        // The first line says how many there are.
+        for lease in listed.lines().skip(1).step_by(3) {
+            // One that has ended by itself is no error.
+            let _ = self.cluster.ctl(&["lease", "revoke", lease.trim()]);
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Etcd {
+    fn url(&self) -> String {
+        self.cluster.url()
+    }
+
+    fn faults(&self) -> Vec<EngineFault> {
+        FAULTS.iter().map(|(_, fault)| *fault).collect()
+    }
+
+    fn begin(&mut self, fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
+        let Some((kind, _)) = FAULTS.get(fault) else {
+            return Ok(None);
+        };
+        match *kind {
+            Kind::Outage(outage, whom) => {
+                self.choose(whom)?;
+                let members = self.cluster.members();
+                outage.begin(&processes(members, &self.away, Member::process)?)?;
+            }
+            Kind::CutOff(whom) => {
+                self.choose(whom)?;
+                let mut away = self.away.iter();
+                away.try_for_each(|member| self.cluster.cut_off(*member))?;
+            }
+            Kind::Compact => self.compact()?,
+            Kind::Revoke => self.revoke()?,
+        }
+        Ok(None)
+    }
+
+    fn end(&mut self, fault: usize) -> Result<()> {
+        let Some((kind, _)) = FAULTS.get(fault) else {
+            return Ok(());
+        };
+        if let Kind::Outage(outage, _) = *kind {
+            let members = self.cluster.members();
+            outage.end(&processes(members, &self.away, Member::process)?)?;
+        }
+        // Waits until all answer, whatever was done to them.
+        self.cluster.heal()
+    }
+
+    fn version(&self) -> String {
+        let asked = self
+            .cluster
+            .ctl(&["endpoint", "status", "--write-out=fields"]);
+        let text = asked.unwrap_or_default();
+        let line = text
+            .lines()
+            .find_map(|line| line.split_once("\"Version\" : "));
+        let version = line.map_or("", |(_, version)| version.trim_matches('"'));
+        format!("etcd {version}, three members")
+    }
+}
+
+/// The digits after some words.
+fn number_after(text: &str, words: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(words)?;
+    let end = rest.find(|c: char| !c.is_ascii_digit());
+    rest.get(..end.unwrap_or(rest.len()))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_is_found() {
+        let text = r#"{"header":{"cluster_id":1,"revision":472,"raft_term":3}}"#;
+        assert_eq!(number_after(text, "\"revision\":"), Some(472));
+        assert_eq!(number_after("{}", "\"revision\":"), None);
+    }
+}

@@ -14,7 +14,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use clinch_core::Result;
-use clinch_testkit::servers::{Disk, Ensemble, Etcd, EtcdCluster, Folder, Network, Redis};
+use clinch_testkit::servers::{
+    Disk, Ensemble, Etcd, EtcdCluster, Folder, Network, Redis, ZooKeeper,
+};
 use clinch_testkit::wait::PATIENCE;
 use libtest_mimic::{Arguments, Completion, Trial};
 
@@ -209,7 +211,7 @@ fn etcd_goes_on() {
 
 fn zookeeper_goes_on() {
     let network = Network::start(3).unwrap();
-    let ensemble = Ensemble::start_across(network.hosts()).unwrap();
+    let ensemble = Ensemble::start_across(ZooKeeper::with(), network.hosts()).unwrap();
     let old = ensemble.leader().unwrap();
     isolate(&network, old);
     let new = ensemble.wait_for_new_leader(old).unwrap();

@@ -34,22 +34,23 @@ impl Ensemble {
         Self::launch(setup, &[])
     }
 
-    /// Starts three servers, each on a host of its own: the first three of these.
+    /// Starts three servers with the same options, each on a host of its own: the first three of
+    /// these.
     ///
     /// ```
-    /// use clinch_testkit::servers::{Ensemble, Network};
+    /// use clinch_testkit::servers::{Ensemble, Network, ZooKeeper};
     /// # if Network::check().is_err() { return Ok(()) }
     /// let network = Network::start(3)?;
-    /// let ensemble = Ensemble::start_across(network.hosts())?;
+    /// let ensemble = Ensemble::start_across(ZooKeeper::with(), network.hosts())?;
     /// let old = ensemble.leader()?;
     /// network.cut(network.host(old)?)?;
     /// assert_ne!(ensemble.wait_for_new_leader(old)?, old);
     /// # Ok::<(), clinch_core::Error>(())
     /// ```
-    pub fn start_across(hosts: &[Host]) -> Result<Self> {
+    pub fn start_across(setup: ZooKeeperBuilder, hosts: &[Host]) -> Result<Self> {
         match hosts.len() < 3 {
             true => Err(Error::invalid("each server needs a host")),
-            false => Self::launch(ZooKeeper::with(), hosts),
+            false => Self::launch(setup, hosts),
         }
     }
 

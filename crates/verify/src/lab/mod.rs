@@ -4,6 +4,7 @@ mod disk;
 mod etcd;
 mod mysql;
 mod outage;
+mod partition;
 mod redis;
 mod sqlite;
 mod stepped;

@@ -37,6 +37,7 @@ SERVERS=(
   etcd:etcd-server
   etcdctl:etcd-client
   setpriv:util-linux
+  ip:iproute2
   java:default-jre-headless
   /usr/share/zookeeper/bin/zkServer.sh:zookeeper
 )

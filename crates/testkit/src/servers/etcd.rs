@@ -1,12 +1,13 @@
 //! One etcd server.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use clinch_core::Result;
 
-use super::etcd_builder::{EtcdBuilder, Parts, User, peer_url};
+use super::etcd_builder::{EtcdBuilder, Parts, User};
 use super::etcd_metrics::{Metrics, is_healthy};
-use super::{Certificates, ServerProcess, tool};
+use super::{Certificates, Disk, ServerProcess, tool};
 
 /// A running etcd, alone in its folder; it is killed, and the folder removed, on drop.
 ///
@@ -50,18 +51,27 @@ impl Etcd {
         self.parts.port.number()
     }
 
+    /// The address: 127.0.0.1, or its [host's](EtcdBuilder::on_host).
+    pub fn address(&self) -> Ipv4Addr {
+        self.parts.setup.address()
+    }
+
     /// `etcd://127.0.0.1:PORT`, with root's password if there is one. The same with TLS: how that
     /// is asked for is the client's affair.
     pub fn url(&self) -> String {
         match &self.parts.setup.root_password {
             Some(password) => self.url_as("root", password),
-            None => format!("etcd://127.0.0.1:{}", self.port()),
+            None => format!("etcd://{}:{}", self.address(), self.port()),
         }
     }
 
     /// The URL for another user.
     pub fn url_as(&self, user: &str, password: &str) -> String {
-        format!("etcd://{user}:{password}@127.0.0.1:{}", self.port())
+        format!(
+            "etcd://{user}:{password}@{}:{}",
+            self.address(),
+            self.port()
+        )
     }
 
     /// `http://127.0.0.1:PORT`, or `https://` with TLS.
@@ -82,6 +92,11 @@ impl Etcd {
     /// The private folder: `log` and `data`.
     pub fn folder(&self) -> &Path {
         self.parts.folder.path()
+    }
+
+    /// The disk of a server that was started with [`disk`](EtcdBuilder::disk).
+    pub fn disk(&self) -> Option<&Disk> {
+        self.parts.disk.as_ref()
     }
 
     /// The process, for signals.
@@ -138,7 +153,7 @@ impl Etcd {
             format!("--initial-cluster={}", self.parts.cluster),
             format!(
                 "--initial-advertise-peer-urls={}",
-                peer_url(self.parts.advertised)
+                self.parts.setup.peer_url(self.parts.advertised)
             ),
         ];
         etcdctl(&args.each_ref().map(String::as_str))?;
@@ -189,7 +204,7 @@ impl Etcd {
     /// # Ok::<(), clinch_core::Error>(())
     /// ```
     pub fn metrics(&self) -> Result<Metrics> {
-        Metrics::read(self.parts.metrics.number())
+        Metrics::read(self.parts.counters())
     }
 
     /// The name by which the cluster knows it.
@@ -207,7 +222,7 @@ impl Etcd {
     pub(super) fn wait_ready(&self) -> Result<()> {
         let follows = |metrics: Metrics| metrics.sum("etcd_server_has_leader", "") > 0;
         // The look at its health fills the log while there is no leader.
-        let ready = || self.metrics().is_ok_and(follows) && is_healthy(self.parts.metrics.number());
+        let ready = || self.metrics().is_ok_and(follows) && is_healthy(self.parts.counters());
         self.process.wait_ready(ready)
     }
 

@@ -1,11 +1,13 @@
 //! How an etcd is to be set up.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use clinch_core::Result;
 
 use super::etcd::Etcd;
-use super::{Certificates, Folder, Port, Recipe, ServerProcess, on_free_port};
+use super::network::address;
+use super::{Certificates, Disk, Folder, Host, Port, Recipe, ServerProcess, on_free_port};
 
 /// What every server gets. The least lease of a server is one and a half election timeouts, in
 /// whole seconds: with this one it is a second, and yet a busy machine changes no leaders.
@@ -37,6 +39,8 @@ pub struct EtcdBuilder {
     tls: Option<bool>,
     pub(super) root_password: Option<String>,
     pub(super) users: Vec<User>,
+    host: Option<Host>,
+    disk: Option<u32>,
 }
 
 /// Somebody who may touch the keys below a prefix.
@@ -85,13 +89,35 @@ impl EtcdBuilder {
         self
     }
 
+    /// A small disk of so many megabytes for what it keeps; see [`Etcd::disk`].
+    pub fn disk(mut self, megabytes: u32) -> Self {
+        self.disk = Some(megabytes);
+        self
+    }
+
+    /// On a host of a private network.
+    pub fn on_host(mut self, host: &Host) -> Self {
+        self.host = Some(host.clone());
+        self
+    }
+
+    /// Where it listens: 127.0.0.1, or its host's address.
+    pub(super) fn address(&self) -> Ipv4Addr {
+        address(self.host.as_ref())
+    }
+
+    /// What a member tells the others of a port.
+    pub(super) fn peer_url(&self, port: u16) -> String {
+        format!("http://{}:{port}", self.address())
+    }
+
     /// Starts it, and waits until it answers.
     pub fn start(self) -> Result<Etcd> {
         on_free_port(|port| {
             let secrets = self.secrets()?;
             let peer = Port::reserve()?;
             let advertised = peer.number();
-            let cluster = format!("m0={}", peer_url(advertised));
+            let cluster = format!("m0={}", self.peer_url(advertised));
             let etcd = self.launch("m0", [port, peer], advertised, &cluster, secrets)?;
             etcd.wait_ready()?;
             etcd.set_up_users()?;
@@ -122,6 +148,11 @@ impl EtcdBuilder {
         cluster: &str,
         secrets: Option<Arc<Secrets>>,
     ) -> Result<Etcd> {
+        let folder = Folder::new("etcd")?;
+        let disk = self
+            .disk
+            .map(|size| Disk::mount(&folder, "data", size))
+            .transpose()?;
         let parts = Parts {
             setup: self.clone(),
             name: name.to_owned(),
@@ -131,10 +162,11 @@ impl EtcdBuilder {
             advertised,
             metrics: Port::reserve()?,
             secrets,
-            folder: Folder::new("etcd")?,
+            disk,
+            folder,
         };
         let arguments = self.arguments(&parts);
-        let recipe = Recipe::new("etcd", parts.folder.path());
+        let recipe = Recipe::new("etcd", parts.folder.path()).on(self.host.as_ref());
         let recipe = arguments.into_iter().fold(recipe, Recipe::arg);
         let process = ServerProcess::start(recipe)?;
         Ok(Etcd::new(process, parts))
@@ -143,9 +175,9 @@ impl EtcdBuilder {
     /// What all have, what this member has, what was asked for.
     fn arguments(&self, parts: &Parts) -> Vec<String> {
         let mut all = BASICS.map(str::to_owned).to_vec();
-        let (client, peer) = (parts.endpoint(), peer_url(parts.peer.number()));
-        let advertised = peer_url(parts.advertised);
-        let metrics = parts.metrics.number();
+        let (client, peer) = (parts.endpoint(), self.peer_url(parts.peer.number()));
+        let advertised = self.peer_url(parts.advertised);
+        let metrics = parts.counters();
         all.extend([
             format!("--name={}", parts.name),
             format!("--data-dir={}", parts.folder.path().join("data").display()),
@@ -154,7 +186,7 @@ impl EtcdBuilder {
             format!("--listen-peer-urls={peer}"),
             format!("--initial-advertise-peer-urls={advertised}"),
             format!("--initial-cluster={}", parts.cluster),
-            format!("--listen-metrics-urls=http://127.0.0.1:{metrics}"),
+            format!("--listen-metrics-urls=http://{metrics}"),
         ]);
         if let Some(secrets) = &parts.secrets {
             let files = &secrets.files;
@@ -170,10 +202,6 @@ impl EtcdBuilder {
         all.extend(self.options.iter().cloned());
         all
     }
-}
-
-pub(super) fn peer_url(port: u16) -> String {
-    format!("http://127.0.0.1:{port}")
 }
 
 /// Certificates, which the members of a cluster share.
@@ -197,6 +225,8 @@ pub(super) struct Parts {
     /// Its counters, without TLS and passwords.
     pub(super) metrics: Port,
     pub(super) secrets: Option<Arc<Secrets>>,
+    // Before the folder that it is in.
+    pub(super) disk: Option<Disk>,
     pub(super) folder: Folder,
 }
 
@@ -207,6 +237,11 @@ impl Parts {
         } else {
             "http"
         };
-        format!("{scheme}://127.0.0.1:{}", self.port.number())
+        format!("{scheme}://{}:{}", self.setup.address(), self.port.number())
+    }
+
+    /// Where it shows its counters.
+    pub(super) fn counters(&self) -> SocketAddr {
+        (self.setup.address(), self.metrics.number()).into()
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use clinch_core::{Error, ErrorKind, Result};
 
-use super::etcd_builder::{EtcdBuilder, peer_url};
+use super::etcd_builder::EtcdBuilder;
 use super::etcd_peers::{Cuts, Gate};
-use super::{Etcd, Port, on_free_port, until};
+use super::{Etcd, Host, Port, on_free_port, until};
 
 /// Three members.
 ///
@@ -47,7 +47,23 @@ impl EtcdCluster {
     /// # Ok::<(), clinch_core::Error>(())
     /// ```
     pub fn start_with(options: impl Fn(EtcdBuilder) -> EtcdBuilder) -> Result<Self> {
-        Self::launch(&options(Etcd::with()), false)
+        Self::launch(&options(Etcd::with()), &[], false)
+    }
+
+    /// The same with each member on a host of its own: the first three of these.
+    ///
+    /// ```
+    /// use clinch_testkit::servers::{EtcdCluster, Network};
+    /// # if Network::check().is_err() { return Ok(()) }
+    /// let network = Network::start(3)?;
+    /// let cluster = EtcdCluster::start_across(network.hosts())?;
+    /// let old = cluster.leader()?;
+    /// network.cut(network.host(old)?)?;
+    /// assert_ne!(cluster.wait_for_new_leader(old)?, old);
+    /// # Ok::<(), clinch_core::Error>(())
+    /// ```
+    pub fn start_across(hosts: &[Host]) -> Result<Self> {
+        Self::launch(&Etcd::with(), hosts, false)
     }
 
     /// The same with something between the members, so that [`cut_off`](Self::cut_off) works.
@@ -64,20 +80,26 @@ impl EtcdCluster {
     /// # Ok::<(), clinch_core::Error>(())
     /// ```
     pub fn start_divisible() -> Result<Self> {
-        Self::launch(&Etcd::with(), true)
+        Self::launch(&Etcd::with(), &[], true)
     }
 
-    fn launch(setup: &EtcdBuilder, divisible: bool) -> Result<Self> {
+    fn launch(setup: &EtcdBuilder, hosts: &[Host], divisible: bool) -> Result<Self> {
+        let on_host = |index: usize| match hosts.get(index) {
+            Some(host) => Ok(setup.clone().on_host(host)),
+            None if hosts.is_empty() => Ok(setup.clone()),
+            None => Err(Error::invalid("each member needs a host")),
+        };
+        let setups: Vec<_> = (0..MEMBERS).map(on_host).collect::<Result<_>>()?;
         on_free_port(|first| {
             let mut ports = vec![first];
             while ports.len() < MEMBERS {
                 ports.push(Port::reserve()?);
             }
-            Self::start_on(setup, ports, divisible)
+            Self::start_on(&setups, ports, divisible)
         })
     }
 
-    fn start_on(setup: &EtcdBuilder, ports: Vec<Port>, divisible: bool) -> Result<Self> {
+    fn start_on(setups: &[EtcdBuilder], ports: Vec<Port>, divisible: bool) -> Result<Self> {
         let (mut peers, mut gates, cuts) = (Vec::new(), Vec::new(), Arc::default());
         for i in 0..ports.len() {
             let peer = Port::reserve()?;
@@ -89,12 +111,13 @@ impl EtcdCluster {
             }
             peers.push((peer, told));
         }
-        let named = peers.iter().enumerate();
-        let all = named.map(|(i, (_, told))| format!("m{i}={}", peer_url(*told)));
+        let named = setups.iter().zip(&peers).enumerate();
+        let all = named.map(|(i, (setup, (_, told)))| format!("m{i}={}", setup.peer_url(*told)));
         let all = all.collect::<Vec<_>>().join(",");
-        let secrets = setup.secrets()?;
+        let secrets = setups.first().map_or(Ok(None), EtcdBuilder::secrets)?;
         let mut members = Vec::new();
-        for (i, (port, (peer, told))) in ports.into_iter().zip(peers).enumerate() {
+        let parts = setups.iter().zip(ports.into_iter().zip(peers)).enumerate();
+        for (i, (setup, (port, (peer, told)))) in parts {
             let name = format!("m{i}");
             members.push(setup.launch(&name, [port, peer], told, &all, secrets.clone())?);
         }
@@ -155,7 +178,7 @@ impl EtcdCluster {
         let mut urls = self.members.iter().map(Etcd::url);
         let first = urls.next().unwrap_or_default();
         self.members.iter().skip(1).fold(first, |url, member| {
-            format!("{url},127.0.0.1:{}", member.port())
+            format!("{url},{}:{}", member.address(), member.port())
         })
     }
 

@@ -26,10 +26,10 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Metrics(String);
 
 impl Metrics {
-    pub(super) fn read(port: u16) -> Result<Self> {
-        let page = get(port, "/metrics");
+    pub(super) fn read(from: SocketAddr) -> Result<Self> {
+        let page = get(from, "/metrics");
         page.map(Self)
-            .map_err(|e| failed(format!("no counters at port {port}"), e))
+            .map_err(|e| failed(format!("no counters at {from}"), e))
     }
 
     /// The sum over all lines of this name whose labels contain a text.
@@ -55,12 +55,11 @@ impl Metrics {
 }
 
 /// Whether the member can read, which takes a leader and most of the cluster.
-pub(super) fn is_healthy(port: u16) -> bool {
-    get(port, "/health").is_ok_and(|page| page.contains(r#""health":"true""#))
+pub(super) fn is_healthy(at: SocketAddr) -> bool {
+    get(at, "/health").is_ok_and(|page| page.contains(r#""health":"true""#))
 }
 
-fn get(port: u16, path: &str) -> io::Result<String> {
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
+fn get(address: SocketAddr, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;

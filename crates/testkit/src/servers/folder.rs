@@ -1,6 +1,6 @@
 //! A private folder that goes with its owner.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, DirEntry, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clinch_core::Result;
 
+use super::disk::unmount;
 use super::failed;
 
 /// How the names of all of them begin.
@@ -41,7 +42,7 @@ impl Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         static SWEEP: Once = Once::new();
         let base = std::env::temp_dir();
-        SWEEP.call_once(|| sweep(&base));
+        SWEEP.call_once(Self::sweep);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = base.join(format!("{PREFIX}{name}-{}-{number}", std::process::id()));
@@ -57,6 +58,26 @@ impl Folder {
         }
     }
 
+    /// Removes what killed processes left, as the first folder of a process does.
+    ///
+    /// ```
+    /// clinch_testkit::servers::Folder::sweep();
+    /// ```
+    pub fn sweep() {
+        for entry in fs::read_dir(std::env::temp_dir())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+            if ours && let Ok(Some(_lock)) = lock(&entry.path()) {
+                unmount(&entry.path());
+                // Another user's stays.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -65,9 +86,10 @@ impl Folder {
     /// Makes a folder in it, or empties the one that is there.
     pub fn empty(&self, name: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
-        let made = match fs::remove_dir_all(&path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-            _ => DirBuilder::new().mode(0o700).create(&path),
+        let made = match fs::read_dir(&path) {
+            // The folder itself stays: a disk may be mounted there.
+            Ok(entries) => entries.into_iter().try_for_each(|entry| remove(&entry?)),
+            Err(_) => DirBuilder::new().mode(0o700).create(&path),
         };
         match made {
             Ok(()) => Ok(path),
@@ -87,6 +109,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        unmount(&self.path);
         // Nothing to do about a folder that does not go; it is in the temporary one.
         let _ = fs::remove_dir_all(&self.path);
     }
@@ -105,13 +128,9 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Removes what killed processes left.
-fn sweep(base: &Path) {
-    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if ours && let Ok(Some(_lock)) = lock(&entry.path()) {
-            // Another user's stays.
-            let _ = fs::remove_dir_all(entry.path());
-        }
+fn remove(entry: &DirEntry) -> io::Result<()> {
+    match entry.file_type()?.is_dir() {
+        true => fs::remove_dir_all(entry.path()),
+        false => fs::remove_file(entry.path()),
     }
 }

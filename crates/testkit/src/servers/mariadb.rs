@@ -1,6 +1,5 @@
 //! One MariaDB server.
 
-use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use clinch_core::{Error, Result};
 
 use super::mariadb_builder::{MariaDbBuilder, Parts};
 use super::mariadb_template::unpack;
-use super::{Certificates, Recipe, ServerProcess, Step, Stranger, failed, tool};
+use super::{Certificates, Disk, Recipe, ServerProcess, Step, Stranger, tool};
 
 /// A running MariaDB, alone in its folder; it is killed, and the folder removed, on drop.
 ///
@@ -96,6 +95,11 @@ impl MariaDb {
         self.parts.folder.path()
     }
 
+    /// The disk of a server that was started with [`disk`](MariaDbBuilder::disk).
+    pub fn disk(&self) -> Option<&Disk> {
+        self.parts.disk.as_ref()
+    }
+
     /// The process, for signals.
     pub fn process(&self) -> &ServerProcess {
         &self.process
@@ -115,8 +119,7 @@ impl MariaDb {
     /// Starts it again on the same port with a fresh database, after killing it if it runs.
     pub fn start_empty(&self) -> Result<()> {
         self.process.kill()?;
-        let data = self.folder().join("data");
-        fs::remove_dir_all(&data).map_err(|e| failed("cannot remove the data", e))?;
+        self.parts.folder.empty("data")?;
         unpack(self.folder())?;
         self.process.restart()?;
         self.set_up()

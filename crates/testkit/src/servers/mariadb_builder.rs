@@ -4,7 +4,7 @@ use clinch_core::Result;
 
 use super::mariadb::MariaDb;
 use super::mariadb_template::{SIZES, as_root, unpack};
-use super::{Certificates, ClockShim, Folder, Port, Recipe, on_free_port};
+use super::{Certificates, ClockShim, Disk, Folder, Port, Recipe, on_free_port};
 
 /// What every server gets: loopback only, a flush at every commit, which is the engine's own
 /// default, and little memory.
@@ -39,6 +39,7 @@ pub struct MariaDbBuilder {
     /// `Some(true)` where clients must have a certificate.
     pub(super) tls: Option<bool>,
     shim: bool,
+    disk: Option<u32>,
 }
 
 impl MariaDbBuilder {
@@ -69,6 +70,12 @@ impl MariaDbBuilder {
         self
     }
 
+    /// A small disk of so many megabytes for what it keeps; see [`MariaDb::disk`].
+    pub fn disk(mut self, megabytes: u32) -> Self {
+        self.disk = Some(megabytes);
+        self
+    }
+
     /// Starts it, and waits until it answers.
     pub fn start(self) -> Result<MariaDb> {
         on_free_port(|port| self.start_on(port))
@@ -76,6 +83,10 @@ impl MariaDbBuilder {
 
     fn start_on(&self, port: Port) -> Result<MariaDb> {
         let folder = Folder::new("mariadb")?;
+        let disk = self
+            .disk
+            .map(|size| Disk::mount(&folder, "data", size))
+            .transpose()?;
         unpack(folder.path())?;
         let certificates = self.tls.map(|_| Certificates::make(&folder)).transpose()?;
         let clock = self.shim.then(|| ClockShim::new(&folder)).transpose()?;
@@ -91,6 +102,7 @@ impl MariaDbBuilder {
             port,
             clock,
             certificates,
+            disk,
             folder,
         };
         MariaDb::launch(recipe, parts)
@@ -137,5 +149,7 @@ pub(super) struct Parts {
     pub(super) port: Port,
     pub(super) clock: Option<ClockShim>,
     pub(super) certificates: Option<Certificates>,
+    // Before the folder that it is in.
+    pub(super) disk: Option<Disk>,
     pub(super) folder: Folder,
 }

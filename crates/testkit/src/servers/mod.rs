@@ -3,7 +3,8 @@
 //!
 //! [`ServerProcess`], [`Folder`], [`Port`], [`Certificates`] and [`ClockShim`] are for every engine. [`Redis`] is one
 //! server of that engine, [`Sentinels`] and [`Cluster`] are six. [`MariaDb`], [`Etcd`] and
-//! [`ZooKeeper`] are one server each, [`EtcdCluster`] and [`Ensemble`] are three.
+//! [`ZooKeeper`] are one server each, [`EtcdCluster`] and [`Ensemble`] are three. [`Network`] has hosts for them,
+//! which can be cut off from each other.
 //!
 //! Everything blocks, for a bounded time: a test starts its servers before it needs them, and asks
 //! them for a few words only. Nothing is left behind: a server ends with its value, and with the
@@ -19,6 +20,7 @@
 //! # Ok::<(), clinch_core::Error>(())
 //! ```
 
+mod disk;
 mod etcd;
 mod etcd_builder;
 mod etcd_cluster;
@@ -29,6 +31,9 @@ mod mariadb;
 mod mariadb_builder;
 mod mariadb_stranger;
 mod mariadb_template;
+mod network;
+mod network_plot;
+mod network_wires;
 mod port;
 mod process;
 mod redis;
@@ -47,6 +52,7 @@ mod zookeeper_builder;
 mod zookeeper_ensemble;
 mod zookeeper_sessions;
 
+pub use disk::Disk;
 pub use etcd::Etcd;
 pub use etcd_builder::EtcdBuilder;
 pub use etcd_cluster::EtcdCluster;
@@ -55,6 +61,7 @@ pub use folder::Folder;
 pub use mariadb::MariaDb;
 pub use mariadb_builder::MariaDbBuilder;
 pub use mariadb_stranger::Stranger;
+pub use network::{Host, Network};
 pub use port::{Port, on_free_port};
 pub use process::{Recipe, ServerProcess};
 pub use redis::Redis;
@@ -91,4 +98,14 @@ fn until(mut condition: impl FnMut() -> bool) -> bool {
 /// An error that says what could not be done, and why.
 fn failed(what: impl std::fmt::Display, why: io::Error) -> Error {
     Error::new(ErrorKind::Unreachable, format!("{what}: {why}")).with_source(why)
+}
+
+/// What an error says before it goes into detail.
+fn first_line(error: &Error) -> String {
+    error
+        .message()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }

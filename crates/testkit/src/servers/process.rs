@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clinch_core::{Error, ErrorKind, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{failed, spawner, until};
+use super::{Host, failed, spawner, until};
 
 /// Ends at once if the parent died before the kernel was told to kill us with it.
 const GUARDED: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
@@ -28,6 +28,7 @@ pub struct Recipe {
     args: Vec<String>,
     envs: Vec<(String, String)>,
     folder: PathBuf,
+    host: Option<Host>,
 }
 
 impl Recipe {
@@ -39,7 +40,15 @@ impl Recipe {
             args: Vec::new(),
             envs: Vec::new(),
             folder: folder.to_owned(),
+            host: None,
         }
+    }
+
+    /// Runs it on a host of a private network, or on this one.
+    #[must_use]
+    pub fn on(mut self, host: Option<&Host>) -> Self {
+        self.host = host.cloned();
+        self
     }
 
     /// One more argument.
@@ -68,7 +77,13 @@ impl Recipe {
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "--", "sh", "-c", GUARDED, "sh"])
-            .arg(std::process::id().to_string())
+            .arg(std::process::id().to_string());
+        if let Some(host) = &self.host {
+            // It becomes the program, which keeps the parent-death signal.
+            let namespace = host.namespace();
+            command.args(["nsenter", &format!("--net={}", namespace.display()), "--"]);
+        }
+        command
             .arg(&self.program)
             .args(&self.args)
             .envs(self.envs.iter().map(|(name, value)| (name, value)))

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clinch_core::{Error, ErrorKind, Result};
 
+use super::network::address;
 use super::redis_builder::{Parts, RedisBuilder};
 use super::redis_monitor::Monitor;
 use super::resp::{Client, Reply};
-use super::{Certificates, Port, Recipe, ServerProcess, Step, failed};
+use super::{Certificates, Disk, Port, Recipe, ServerProcess, Step, failed};
 
 /// A running Redis, alone in its folder; it is killed, and the folder removed, on drop.
 ///
@@ -62,6 +64,11 @@ impl Redis {
         self.parts.port.number()
     }
 
+    /// The address: 127.0.0.1, or its [host's](RedisBuilder::on_host).
+    pub fn address(&self) -> Ipv4Addr {
+        address(self.parts.setup.host.as_ref())
+    }
+
     /// The port on which the nodes of a cluster talk.
     pub(super) fn bus_port(&self) -> Option<u16> {
         self.parts.bus.as_ref().map(Port::number)
@@ -73,14 +80,14 @@ impl Redis {
         match &self.parts.setup.password {
             _ if self.parts.setup.unix_only => self.unix_url(),
             Some(password) => self.url_as("", password),
-            None => format!("{}://127.0.0.1:{}", self.scheme(), self.port()),
+            None => format!("{}://{}:{}", self.scheme(), self.address(), self.port()),
         }
     }
 
     /// The URL for another user.
     pub fn url_as(&self, user: &str, password: &str) -> String {
-        let (scheme, port) = (self.scheme(), self.port());
-        format!("{scheme}://{user}:{password}@127.0.0.1:{port}")
+        let (scheme, address, port) = (self.scheme(), self.address(), self.port());
+        format!("{scheme}://{user}:{password}@{address}:{port}")
     }
 
     /// `redis+unix:///PATH`, without a password.
@@ -106,6 +113,11 @@ impl Redis {
     /// The private folder: `config`, `log`, `socket` and `data`.
     pub fn folder(&self) -> &Path {
         self.parts.folder.path()
+    }
+
+    /// The disk of a server that was started with [`disk`](RedisBuilder::disk).
+    pub fn disk(&self) -> Option<&Disk> {
+        self.parts.disk.as_ref()
     }
 
     /// The process, for signals.

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use clinch_core::Result;
 
+use super::network::address;
 use super::redis::Redis;
-use super::{Certificates, ClockShim, Folder, Port, Recipe, on_free_port};
+use super::{Certificates, ClockShim, Disk, Folder, Host, Port, Recipe, on_free_port};
 
-/// What every server gets: loopback only, no persistence, and no pauses that only large
+/// What every server gets: no persistence, and no pauses that only large
 /// installations need.
 const BASICS: &str = "\
-bind 127.0.0.1
 protected-mode no
 daemonize no
 logfile \"\"
@@ -41,6 +41,8 @@ pub struct RedisBuilder {
     shim: bool,
     cluster: bool,
     sentinel: bool,
+    pub(super) host: Option<Host>,
+    disk: Option<u32>,
 }
 
 impl RedisBuilder {
@@ -103,6 +105,18 @@ impl RedisBuilder {
         self.config("replicaof", &format!("127.0.0.1 {port}"))
     }
 
+    /// A small disk of so many megabytes for what it keeps; see [`Redis::disk`].
+    pub fn disk(mut self, megabytes: u32) -> Self {
+        self.disk = Some(megabytes);
+        self
+    }
+
+    /// On a host of a private network.
+    pub fn on_host(mut self, host: &Host) -> Self {
+        self.host = Some(host.clone());
+        self
+    }
+
     /// A node of a cluster that is still to be made.
     pub(super) fn cluster(mut self) -> Self {
         self.cluster = true;
@@ -123,12 +137,17 @@ impl RedisBuilder {
     fn start_on(&self, port: Port) -> Result<Redis> {
         let folder = Folder::new("redis")?;
         folder.empty("data")?;
+        let disk = self
+            .disk
+            .map(|size| Disk::mount(&folder, "data", size))
+            .transpose()?;
         let bus = self.cluster.then(Port::reserve).transpose()?;
         let certificates = self.tls.map(|_| Certificates::make(&folder)).transpose()?;
         let clock = self.shim.then(|| ClockShim::new(&folder)).transpose()?;
         let text = self.file(&folder, &port, bus.as_ref(), certificates.as_ref());
         let config = folder.write("config", text)?;
-        let mut recipe = Recipe::new("redis-server", folder.path()).arg(config.to_string_lossy());
+        let recipe = Recipe::new("redis-server", folder.path()).on(self.host.as_ref());
+        let mut recipe = recipe.arg(config.to_string_lossy());
         if self.sentinel {
             recipe = recipe.arg("--sentinel");
         }
@@ -141,6 +160,7 @@ impl RedisBuilder {
             bus,
             clock,
             certificates,
+            disk,
             folder,
         };
         Redis::launch(recipe, parts)
@@ -161,6 +181,7 @@ impl RedisBuilder {
             (false, Some(_)) => (0, port.number()),
         };
         let mut lines = vec![
+            format!("bind {}", address(self.host.as_ref())),
             format!("port {plain}"),
             format!("unixsocket {}", path(&folder.path().join("socket"))),
             format!("dir {}", path(&folder.path().join("data"))),
@@ -194,6 +215,8 @@ pub(super) struct Parts {
     pub(super) bus: Option<Port>,
     pub(super) clock: Option<ClockShim>,
     pub(super) certificates: Option<Certificates>,
+    // Before the folder that it is in.
+    pub(super) disk: Option<Disk>,
     pub(super) folder: Folder,
 }
 

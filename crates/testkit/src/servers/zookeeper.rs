@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
 use clinch_core::{Error, ErrorKind, Result};
 
 use super::zookeeper_builder::{Parts, ZooKeeperBuilder};
-use super::{Recipe, ServerProcess, failed};
+use super::{Disk, Recipe, ServerProcess, failed};
 
 /// How long an answer to a four-letter word may take.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -57,14 +57,24 @@ impl ZooKeeper {
         self.parts.port.number()
     }
 
+    /// The address: 127.0.0.1, or its [host's](ZooKeeperBuilder::on_host).
+    pub fn address(&self) -> Ipv4Addr {
+        self.parts.address
+    }
+
     /// `zookeeper://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
-        format!("zookeeper://127.0.0.1:{}", self.port())
+        format!("zookeeper://{}:{}", self.address(), self.port())
     }
 
     /// The private folder: `config`, `log` and `data`.
     pub fn folder(&self) -> &Path {
         self.parts.folder.path()
+    }
+
+    /// The disk of a server that was started with [`disk`](ZooKeeperBuilder::disk).
+    pub fn disk(&self) -> Option<&Disk> {
+        self.parts.disk.as_ref()
     }
 
     /// The process, for signals.
@@ -172,7 +182,8 @@ impl ZooKeeper {
     }
 
     fn ask(&self, word: &str) -> io::Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port()))?;
+        let address = (self.address(), self.port()).into();
+        let mut stream = TcpStream::connect_timeout(&address, ANSWER)?;
         stream.set_read_timeout(Some(ANSWER))?;
         stream.write_all(word.as_bytes())?;
         let mut answer = String::new();

@@ -1,14 +1,17 @@
 //! How a ZooKeeper is to be set up.
 
+use std::net::Ipv4Addr;
+
 use clinch_core::Result;
 
+use super::network::address;
 use super::zookeeper::ZooKeeper;
-use super::{Folder, Port, Recipe, on_free_port};
+use super::{Disk, Folder, Host, Port, Recipe, on_free_port};
 
 /// Where Debian's package puts the server, and a logger for it.
 const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
 
-/// What every server gets: loopback only, short ticks so that sessions may be short, and generous
+/// What every server gets: short ticks so that sessions may be short, and generous
 /// limits between servers, because a busy machine is not a broken one.
 const BASICS: &str = "\
 tickTime=200
@@ -16,7 +19,6 @@ initLimit=100
 syncLimit=25
 minSessionTimeout=400
 maxSessionTimeout=600000
-clientPortAddress=127.0.0.1
 maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=*
@@ -39,6 +41,8 @@ pub struct ZooKeeperBuilder {
     jaas: Option<String>,
     /// Its number in an ensemble.
     id: Option<usize>,
+    host: Option<Host>,
+    disk: Option<u32>,
 }
 
 impl ZooKeeperBuilder {
@@ -66,6 +70,18 @@ impl ZooKeeperBuilder {
         )
     }
 
+    /// A small disk of so many megabytes for what it keeps; see [`ZooKeeper::disk`].
+    pub fn disk(mut self, megabytes: u32) -> Self {
+        self.disk = Some(megabytes);
+        self
+    }
+
+    /// On a host of a private network.
+    pub fn on_host(mut self, host: &Host) -> Self {
+        self.host = Some(host.clone());
+        self
+    }
+
     /// A member of an ensemble, by its number.
     pub(super) fn member(mut self, id: usize) -> Self {
         self.id = Some(id);
@@ -84,11 +100,16 @@ impl ZooKeeperBuilder {
     pub(super) fn start_on(&self, port: Port) -> Result<ZooKeeper> {
         let folder = Folder::new("zookeeper")?;
         let data = folder.empty("data")?;
+        let disk = self
+            .disk
+            .map(|size| Disk::mount(&folder, "data", size))
+            .transpose()?;
         if let Some(id) = self.id {
             folder.write("data/myid", id.to_string())?;
         }
         let mut text = format!(
-            "{BASICS}clientPort={}\ndataDir={}\n",
+            "{BASICS}clientPortAddress={}\nclientPort={}\ndataDir={}\n",
+            address(self.host.as_ref()),
             port.number(),
             data.display()
         );
@@ -98,7 +119,7 @@ impl ZooKeeperBuilder {
         }
         let config = folder.write("config", text)?;
         // A small machine, quick to start; nothing is kept for the loss of power.
-        let mut recipe = Recipe::new("java", folder.path());
+        let mut recipe = Recipe::new("java", folder.path()).on(self.host.as_ref());
         for option in [
             "-Xmx128m",
             "-XX:TieredStopAtLevel=1",
@@ -124,13 +145,22 @@ impl ZooKeeperBuilder {
             .arg(JARS)
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(config.to_string_lossy());
-        ZooKeeper::launch(recipe, Parts { port, folder })
+        let parts = Parts {
+            address: address(self.host.as_ref()),
+            port,
+            disk,
+            folder,
+        };
+        ZooKeeper::launch(recipe, parts)
     }
 }
 
 /// What a server is made of beside its process.
 #[derive(Debug)]
 pub(super) struct Parts {
+    pub(super) address: Ipv4Addr,
     pub(super) port: Port,
+    // Before the folder that it is in.
+    pub(super) disk: Option<Disk>,
     pub(super) folder: Folder,
 }

@@ -2,7 +2,8 @@
 
 use clinch_core::{Error, ErrorKind, Result};
 
-use super::{Port, ZooKeeper, ZooKeeperBuilder, until};
+use super::network::address;
+use super::{Host, Port, ZooKeeper, ZooKeeperBuilder, until};
 
 /// A running ensemble of three.
 ///
@@ -30,17 +31,46 @@ impl Ensemble {
 
     /// Starts three servers with the same options.
     pub fn start_with(setup: ZooKeeperBuilder) -> Result<Self> {
+        Self::launch(setup, &[])
+    }
+
+    /// Starts three servers with the same options, each on a host of its own: the first three of
+    /// these.
+    ///
+    /// ```
+    /// use clinch_testkit::servers::{Ensemble, Network, ZooKeeper};
+    /// # if Network::check().is_err() { return Ok(()) }
+    /// let network = Network::start(3)?;
+    /// let ensemble = Ensemble::start_across(ZooKeeper::with(), network.hosts())?;
+    /// let old = ensemble.leader()?;
+    /// network.cut(network.host(old)?)?;
+    /// assert_ne!(ensemble.wait_for_new_leader(old)?, old);
+    /// # Ok::<(), clinch_core::Error>(())
+    /// ```
+    pub fn start_across(setup: ZooKeeperBuilder, hosts: &[Host]) -> Result<Self> {
+        match hosts.len() < 3 {
+            true => Err(Error::invalid("each server needs a host")),
+            false => Self::launch(setup, hosts),
+        }
+    }
+
+    fn launch(setup: ZooKeeperBuilder, hosts: &[Host]) -> Result<Self> {
         let mut ports = Vec::new();
         let mut setup = setup;
-        for id in 1..=3 {
+        for id in 1..=3_usize {
             let (quorum, election) = (Port::reserve()?, Port::reserve()?);
-            let address = format!("127.0.0.1:{}:{}", quorum.number(), election.number());
-            setup = setup.config(&format!("server.{id}"), &address);
+            let host = address(hosts.get(id - 1));
+            let place = format!("{host}:{}:{}", quorum.number(), election.number());
+            setup = setup.config(&format!("server.{id}"), &place);
             ports.extend([quorum, election]);
         }
         let mut servers = Vec::new();
         for id in 1..=3 {
-            servers.push(setup.clone().member(id).start_on(Port::reserve()?)?);
+            let mut member = setup.clone().member(id);
+            if let Some(host) = hosts.get(id - 1) {
+                member = member.on_host(host);
+            }
+            servers.push(member.start_on(Port::reserve()?)?);
         }
         for server in &servers {
             server.wait_ready()?;
@@ -61,7 +91,7 @@ impl Ensemble {
         let hosts: Vec<_> = self
             .servers
             .iter()
-            .map(|server| format!("127.0.0.1:{}", server.port()))
+            .map(|server| format!("{}:{}", server.address(), server.port()))
             .collect();
         format!("zookeeper://{}", hosts.join(","))
     }
@@ -78,6 +108,18 @@ impl Ensemble {
             (true, Some(leader)) => Ok(leader),
             _ => Err(Error::new(ErrorKind::Unreachable, "no server leads")),
         }
+    }
+
+    /// The place of a leader that is another server than this one, whatever that one still believes.
+    pub fn wait_for_new_leader(&self, old: usize) -> Result<usize> {
+        let mut new = None;
+        until(|| {
+            let mut others = self.servers.iter().enumerate().filter(|(i, _)| *i != old);
+            let leads = |server: &ZooKeeper| server.mode().as_deref() == Some("leader");
+            new = others.find(|(_, server)| leads(server)).map(|(i, _)| i);
+            new.is_some()
+        });
+        new.ok_or_else(|| Error::new(ErrorKind::Unreachable, "no other server leads"))
     }
 
     /// The place of some server that follows.

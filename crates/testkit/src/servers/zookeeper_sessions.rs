@@ -1,7 +1,7 @@
 //! Sessions of a ZooKeeper, and how somebody else ends one.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use clinch_core::Result;
@@ -39,14 +39,14 @@ impl ZooKeeper {
     /// # Ok::<(), clinch_core::Error>(())
     /// ```
     pub fn close_session(&self, id: u64) -> Result<bool> {
-        let closed = take_over(self.port(), id);
+        let closed = take_over((self.address(), self.port()).into(), id);
         closed.map_err(|e| failed(format!("cannot close the session {id:#x}"), e))
     }
 }
 
 /// Connects with the id and the password of the session, and closes it.
-fn take_over(port: u16, id: u64) -> io::Result<bool> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+fn take_over(server: SocketAddr, id: u64) -> io::Result<bool> {
+    let mut stream = TcpStream::connect_timeout(&server, ANSWER)?;
     stream.set_read_timeout(Some(ANSWER))?;
     // Protocol, last change seen, timeout, session, length of the password, password, read only.
     let mut hello = vec![0; 12];

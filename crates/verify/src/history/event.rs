@@ -67,6 +67,9 @@ pub(crate) struct Start {
     pub(crate) grace: u64,
     /// What ran: clinch, the engine.
     pub(crate) versions: Vec<String>,
+    /// Faults that could not be injected on this machine, and why.
+    #[serde(default)]
+    pub(crate) missing: Vec<String>,
 }
 
 /// How an operation ended.

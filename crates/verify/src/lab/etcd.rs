@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use clinch::{Error, ErrorKind, Result};
-use clinch_testkit::servers::{Etcd as Member, EtcdCluster};
+use clinch_testkit::servers::{Etcd as Member, EtcdCluster, Network};
 
 use super::outage::{Outage, Whom, processes};
+use super::partition::{self, From};
 use super::{Engine, EngineFault, fault};
 use crate::check::Property;
 
@@ -22,12 +23,15 @@ enum Kind {
     Outage(Outage, Whom),
     /// From the other members; clients still reach it.
     CutOff(Whom),
+    /// From the other members and from clients, which takes hosts of their own.
+    Hidden(Whom),
     Compact,
     /// One lease in three.
     Revoke,
 }
 
-const FAULTS: [(Kind, EngineFault); 11] = [
+/// The last ones need hosts.
+const FAULTS: [(Kind, EngineFault); 13] = [
     (
         Kind::Outage(Outage::Killed, Whom::Leader),
         fault("leader killed, started with its data", &[]),
@@ -72,10 +76,23 @@ const FAULTS: [(Kind, EngineFault); 11] = [
         Kind::Revoke,
         fault("leases revoked by an operator", REVOKED),
     ),
+    (
+        Kind::Hidden(Whom::Leader),
+        fault("leader cut off from everybody", &[]),
+    ),
+    (
+        Kind::Hidden(Whom::Majority),
+        fault("two members cut off from everybody", &[]),
+    ),
 ];
+
+/// How many faults need no hosts.
+const EVERYWHERE: usize = 11;
 
 pub(super) struct Etcd {
     cluster: EtcdCluster,
+    /// Where members have hosts of their own.
+    network: Option<Network>,
     /// The places of those that are away.
     away: Vec<usize>,
     version: String,
@@ -83,13 +100,18 @@ pub(super) struct Etcd {
 
 impl Etcd {
     pub(super) fn start() -> Result<Self> {
-        let cluster = EtcdCluster::start_divisible()?;
+        let network = partition::network(3)?;
+        let cluster = match &network {
+            Some(network) => EtcdCluster::start_across(network.hosts())?,
+            None => EtcdCluster::start_divisible()?,
+        };
         let status = cluster.ctl(&["endpoint", "status", "--write-out=fields"])?;
         let line = status
             .lines()
             .find_map(|line| line.split_once("\"Version\" : "));
         Ok(Self {
             cluster,
+            network,
             away: Vec::new(),
             version: line.map_or("", |(_, v)| v.trim_matches('"')).to_owned(),
         })
@@ -98,6 +120,17 @@ impl Etcd {
     fn choose(&mut self, whom: Whom) -> Result<()> {
         self.away = whom.places(self.cluster.leader()?, self.cluster.members().len());
         Ok(())
+    }
+
+    /// Cuts off those that are away.
+    fn cut_off(&self, from: From) -> Result<()> {
+        match &self.network {
+            Some(network) => partition::cut(network, &self.away, from),
+            None => {
+                let mut away = self.away.iter();
+                away.try_for_each(|member| self.cluster.cut_off(*member))
+            }
+        }
     }
 
     /// What an operator does every night.
@@ -127,6 +160,10 @@ impl Engine for Etcd {
     }
 
     fn faults(&self) -> Vec<EngineFault> {
+        let count = match self.network {
+            Some(_) => FAULTS.len(),
+            None => EVERYWHERE,
+        };
         let excused = |(kind, fault): &(Kind, EngineFault)| match kind {
             Kind::Outage(Outage::Paused, Whom::Leader | Whom::All)
                 if revokes_living_leases(&self.version) =>
@@ -138,7 +175,7 @@ impl Engine for Etcd {
             }
             _ => *fault,
         };
-        FAULTS.iter().map(excused).collect()
+        FAULTS.iter().take(count).map(excused).collect()
     }
 
     fn begin(&mut self, fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
@@ -153,8 +190,11 @@ impl Engine for Etcd {
             }
             Kind::CutOff(whom) => {
                 self.choose(whom)?;
-                let mut away = self.away.iter();
-                away.try_for_each(|member| self.cluster.cut_off(*member))?;
+                self.cut_off(From::Servers)?;
+            }
+            Kind::Hidden(whom) => {
+                self.choose(whom)?;
+                self.cut_off(From::Everybody)?;
             }
             Kind::Compact => self.compact()?,
             Kind::Revoke => self.revoke()?,
@@ -170,12 +210,17 @@ impl Engine for Etcd {
             let members = self.cluster.members();
             outage.end(&processes(members, &self.away, Member::process)?)?;
         }
+        self.network.as_ref().map_or(Ok(()), Network::heal)?;
         // Waits until all answer, whatever was done to them.
         self.cluster.heal()
     }
 
     fn version(&self) -> String {
         format!("etcd {}, three members", self.version)
+    }
+
+    fn missing(&self) -> Vec<String> {
+        partition::missing()
     }
 }
 

@@ -1,8 +1,10 @@
 //! Engines of our own, whose servers are disturbed as well. Another engine is one more file here.
 
+mod disk;
 mod etcd;
 mod mysql;
 mod outage;
+mod partition;
 mod redis;
 mod redis_cluster;
 mod redis_quorum;
@@ -128,4 +130,9 @@ pub(crate) trait Engine: Send {
 
     /// What it is, with its version.
     fn version(&self) -> String;
+
+    /// What cannot be done to it on this machine, and why.
+    fn missing(&self) -> Vec<String> {
+        Vec::new()
+    }
 }

@@ -8,7 +8,7 @@ use clinch_testkit::servers::{MariaDb, Step, Stranger};
 
 use super::outage::Outage;
 use super::stepped::Stepped;
-use super::{Engine, EngineFault, fault};
+use super::{Engine, EngineFault, disk, fault};
 use crate::check::Property;
 
 /// A server that forgets its holds cannot exclude, and knows no queue and no request of before.
@@ -25,9 +25,11 @@ enum Kind {
     KillConnections,
     /// A session that keeps something.
     Stranger(&'static str),
+    FullDisk,
 }
 
-const FAULTS: [(Kind, EngineFault); 9] = [
+/// The last one needs a small disk.
+const FAULTS: [(Kind, EngineFault); 10] = [
     (
         Kind::Outage(Outage::Killed),
         fault("server killed, started with its data", &[]),
@@ -63,6 +65,7 @@ const FAULTS: [(Kind, EngineFault); 9] = [
         ),
         fault("long transaction that keeps old rows", &[]),
     ),
+    (Kind::FullDisk, disk::FULL),
 ];
 
 pub(super) struct Mysql {
@@ -76,9 +79,10 @@ pub(super) struct Mysql {
 
 impl Mysql {
     pub(super) fn start() -> Result<Self> {
+        let setup = MariaDb::with().clock_shim();
         Ok(Self {
             stranger: None,
-            server: MariaDb::with().clock_shim().start()?,
+            server: disk::on_a_small_one(setup, |setup| setup.disk(96)).start()?,
             clock: Stepped::new(),
             keeps: false,
         })
@@ -98,7 +102,9 @@ impl Engine for Mysql {
     }
 
     fn faults(&self) -> Vec<EngineFault> {
-        FAULTS.iter().map(|(_, fault)| *fault).collect()
+        let full = usize::from(self.server.disk().is_some());
+        let faults = FAULTS.iter().take(FAULTS.len() - 1 + full);
+        faults.map(|(_, fault)| *fault).collect()
     }
 
     fn begin(&mut self, fault: usize, span: Duration) -> Result<Option<EngineFault>> {
@@ -125,6 +131,7 @@ impl Engine for Mysql {
                 self.server.kill_connections()?;
             }
             Kind::Stranger(words) => self.stranger = Some(self.server.stranger(words)?),
+            Kind::FullDisk => disk::fill(self.server.disk())?,
         }
         Ok(None)
     }
@@ -146,6 +153,12 @@ impl Engine for Mysql {
             }
             Kind::KillConnections => {}
             Kind::Stranger(_) => self.stranger = None,
+            Kind::FullDisk => {
+                disk::free(self.server.disk())?;
+                if !self.server.is_running() {
+                    self.server.start_again()?;
+                }
+            }
         }
         self.server.wait_ready()
     }
@@ -153,5 +166,9 @@ impl Engine for Mysql {
     fn version(&self) -> String {
         let version = self.server.sql("SELECT VERSION()").unwrap_or_default();
         format!("MariaDB {version}")
+    }
+
+    fn missing(&self) -> Vec<String> {
+        disk::missing()
     }
 }

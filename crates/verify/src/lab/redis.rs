@@ -5,7 +5,7 @@ use std::time::Duration;
 use clinch::{BootTime, Clock, Result};
 use clinch_testkit::servers::{Redis as Server, RedisBuilder, Step};
 
-use super::{Engine, EngineFault};
+use super::{Engine, EngineFault, disk};
 use crate::check::Property;
 
 /// A server that forgets its holds cannot exclude, and knows no queue and no request of before.
@@ -23,7 +23,10 @@ const PAUSE: usize = 1;
 const EMPTY: usize = 2;
 const FORWARD: usize = 3;
 
-const FAULTS: [EngineFault; 4] = [
+const FULL: usize = 4;
+
+/// The last one needs a small disk.
+const FAULTS: [EngineFault; 5] = [
     EngineFault {
         name: "server killed, started with its data",
         excuses: &[],
@@ -40,6 +43,7 @@ const FAULTS: [EngineFault; 4] = [
         name: "server clock forward and back",
         excuses: STEPS,
     },
+    disk::FULL,
 ];
 
 pub(super) struct Redis {
@@ -54,8 +58,12 @@ pub(super) struct Redis {
 
 impl Redis {
     pub(super) fn start() -> Result<Self> {
+        // The log is folded long before it fills the disk by itself.
+        let setup = lasting(Server::with())
+            .config("auto-aof-rewrite-min-size", "8mb")
+            .clock_shim();
         Ok(Self {
-            server: lasting(Server::with()).clock_shim().start()?,
+            server: disk::on_a_small_one(setup, |setup| setup.disk(64)).start()?,
             stepped: Duration::ZERO,
             behind_until: BootTime::default(),
             spared: false,
@@ -69,7 +77,11 @@ impl Engine for Redis {
     }
 
     fn faults(&self) -> Vec<EngineFault> {
-        FAULTS.to_vec()
+        let mut faults = FAULTS.to_vec();
+        if self.server.disk().is_none() {
+            faults.truncate(FULL);
+        }
+        faults
     }
 
     fn begin(&mut self, fault: usize, span: Duration) -> Result<Option<EngineFault>> {
@@ -84,6 +96,7 @@ impl Engine for Redis {
                 self.server.step_clock(span, Step::Forward)?;
                 self.stepped = span;
             }
+            FULL => disk::fill(self.server.disk())?,
             _ => {}
         }
         let replaced = fault == EMPTY && self.spared;
@@ -101,12 +114,24 @@ impl Engine for Redis {
                 self.behind_until = Clock::boot().now() + self.stepped;
                 Ok(())
             }
+            FULL => {
+                disk::free(self.server.disk())?;
+                // It ends when it cannot write its log.
+                match self.server.is_running() {
+                    true => Ok(()),
+                    false => self.server.start_again(),
+                }
+            }
             _ => Ok(()),
         }
     }
 
     fn version(&self) -> String {
         version(&self.server)
+    }
+
+    fn missing(&self) -> Vec<String> {
+        disk::missing()
     }
 }
 

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clinch::{Error, ErrorKind, Result};
-use clinch_testkit::servers::Folder;
+use clinch_testkit::servers::{Disk, Folder};
 use rusqlite::Connection;
 
-use super::{Engine, EngineFault};
+use super::{Engine, EngineFault, disk};
 
-const FAULTS: [EngineFault; 3] = [
+const FULL: usize = 3;
+
+/// The last one needs a small disk.
+const FAULTS: [EngineFault; 4] = [
     EngineFault {
         name: "database locked by another writer",
         excuses: &[],
@@ -22,9 +25,12 @@ const FAULTS: [EngineFault; 3] = [
         name: "log folded into the database",
         excuses: &[],
     },
+    disk::FULL,
 ];
 
 pub(super) struct Sqlite {
+    // Dropped in this order.
+    disk: Option<Disk>,
     folder: Folder,
     /// The connection that disturbs, while it does.
     other: Option<Connection>,
@@ -32,14 +38,20 @@ pub(super) struct Sqlite {
 
 impl Sqlite {
     pub(super) fn start() -> Result<Self> {
+        let folder = Folder::new("verify-lab")?;
         Ok(Self {
-            folder: Folder::new("verify-lab")?,
+            disk: match Disk::check() {
+                Ok(()) => Some(Disk::mount(&folder, "disk", 64)?),
+                Err(_) => None,
+            },
+            folder,
             other: None,
         })
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.path().join("locks.db")
+        let disk = self.disk.as_ref().map(Disk::path);
+        disk.unwrap_or_else(|| self.folder.path()).join("locks.db")
     }
 }
 
@@ -49,10 +61,18 @@ impl Engine for Sqlite {
     }
 
     fn faults(&self) -> Vec<EngineFault> {
-        FAULTS.to_vec()
+        let mut faults = FAULTS.to_vec();
+        if self.disk.is_none() {
+            faults.truncate(FULL);
+        }
+        faults
     }
 
     fn begin(&mut self, fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
+        if fault == FULL {
+            disk::fill(self.disk.as_ref())?;
+            return Ok(None);
+        }
         let connection = Connection::open(self.file()).map_err(failed)?;
         connection
             .busy_timeout(Duration::from_secs(5))
@@ -70,11 +90,15 @@ impl Engine for Sqlite {
     fn end(&mut self, _fault: usize) -> Result<()> {
         // An open transaction ends with its connection.
         self.other = None;
-        Ok(())
+        disk::free(self.disk.as_ref())
     }
 
     fn version(&self) -> String {
         format!("SQLite {}", rusqlite::version())
+    }
+
+    fn missing(&self) -> Vec<String> {
+        disk::missing()
     }
 }
 

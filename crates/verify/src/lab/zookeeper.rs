@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use clinch::Result;
-use clinch_testkit::servers::{Ensemble, ZooKeeper as Server};
+use clinch_testkit::servers::{Ensemble, Network, ZooKeeper as Server};
 
 use super::outage::{Outage, Whom, processes};
-use super::{Engine, EngineFault, fault};
+use super::partition::{self, From};
+use super::{Engine, EngineFault, disk, fault};
 use crate::check::Property;
 
 /// A holder whose session somebody closes learns of it at its next renewal, and a waiter loses its
@@ -20,9 +21,12 @@ enum Kind {
     Empty,
     /// One session in three.
     CloseSessions,
+    CutOff(Whom, From),
+    FullDisk(Whom),
 }
 
-const FAULTS: [(Kind, EngineFault); 9] = [
+/// The last ones need hosts and small disks.
+const FAULTS: [(Kind, EngineFault); 14] = [
     (
         Kind::Outage(Outage::Killed, Whom::Leader),
         fault("leader killed, started with its data", &[]),
@@ -59,18 +63,65 @@ const FAULTS: [(Kind, EngineFault); 9] = [
         Kind::CloseSessions,
         fault("sessions closed from outside", CLOSED),
     ),
+    (
+        Kind::CutOff(Whom::Leader, From::Servers),
+        fault("leader cut off from the others", &[]),
+    ),
+    (
+        Kind::CutOff(Whom::Follower, From::Servers),
+        fault("follower cut off from the others", &[]),
+    ),
+    (
+        Kind::CutOff(Whom::Leader, From::Everybody),
+        fault("leader cut off from everybody", &[]),
+    ),
+    (
+        Kind::CutOff(Whom::Majority, From::Everybody),
+        fault("two servers cut off from everybody", &[]),
+    ),
+    (
+        Kind::FullDisk(Whom::Leader),
+        fault("disk of the leader full", &[]),
+    ),
 ];
+
+impl Kind {
+    fn needs_hosts(self) -> bool {
+        matches!(self, Self::CutOff(..))
+    }
+
+    fn needs_disks(self) -> bool {
+        matches!(self, Self::FullDisk(_))
+    }
+}
 
 pub(super) struct ZooKeeper {
     ensemble: Ensemble,
+    /// Where servers have hosts of their own.
+    network: Option<Network>,
+    /// What can be done here.
+    faults: Vec<(Kind, EngineFault)>,
     /// The places of those that are away.
     away: Vec<usize>,
 }
 
 impl ZooKeeper {
     pub(super) fn start() -> Result<Self> {
+        let network = partition::network(3)?;
+        let setup = disk::on_a_small_one(Server::with(), |setup| setup.disk(256));
+        let ensemble = match &network {
+            Some(network) => Ensemble::start_across(setup, network.hosts())?,
+            None => Ensemble::start_with(setup)?,
+        };
+        let disks = ensemble.servers().iter().all(|s| s.disk().is_some());
+        let mut faults = FAULTS.to_vec();
+        faults.retain(|(kind, _)| {
+            (network.is_some() || !kind.needs_hosts()) && (disks || !kind.needs_disks())
+        });
         Ok(Self {
-            ensemble: Ensemble::start()?,
+            ensemble,
+            network,
+            faults,
             away: Vec::new(),
         })
     }
@@ -78,6 +129,12 @@ impl ZooKeeper {
     fn choose(&mut self, whom: Whom) -> Result<()> {
         self.away = whom.places(self.ensemble.leader()?, self.ensemble.servers().len());
         Ok(())
+    }
+
+    /// Those that are away.
+    fn away(&self) -> impl Iterator<Item = &Server> {
+        let servers = self.ensemble.servers();
+        self.away.iter().filter_map(|place| servers.get(*place))
     }
 
     fn close_sessions(&self) -> Result<()> {
@@ -98,18 +155,31 @@ impl Engine for ZooKeeper {
     }
 
     fn faults(&self) -> Vec<EngineFault> {
-        FAULTS.iter().map(|(_, fault)| *fault).collect()
+        self.faults.iter().map(|(_, fault)| *fault).collect()
     }
 
     fn begin(&mut self, fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
-        let Some((kind, _)) = FAULTS.get(fault) else {
+        let Some((kind, _)) = self.faults.get(fault).copied() else {
             return Ok(None);
         };
-        let (outage, whom) = match *kind {
+        let (outage, whom) = match kind {
             Kind::Outage(outage, whom) => (outage, whom),
             Kind::Empty => (Outage::Killed, Whom::Follower),
             Kind::CloseSessions => {
                 self.close_sessions()?;
+                return Ok(None);
+            }
+            Kind::CutOff(whom, from) => {
+                self.choose(whom)?;
+                if let Some(network) = &self.network {
+                    partition::cut(network, &self.away, from)?;
+                }
+                return Ok(None);
+            }
+            Kind::FullDisk(whom) => {
+                self.choose(whom)?;
+                self.away()
+                    .try_for_each(|server| disk::fill(server.disk()))?;
                 return Ok(None);
             }
         };
@@ -120,19 +190,27 @@ impl Engine for ZooKeeper {
     }
 
     fn end(&mut self, fault: usize) -> Result<()> {
-        let Some((kind, _)) = FAULTS.get(fault) else {
+        let Some((kind, _)) = self.faults.get(fault).copied() else {
             return Ok(());
         };
         let servers = self.ensemble.servers();
-        match *kind {
+        match kind {
             Kind::Outage(outage, _) => {
                 outage.end(&processes(servers, &self.away, Server::process)?)?;
             }
             Kind::Empty => {
-                let mut gone = self.away.iter().filter_map(|place| servers.get(*place));
-                gone.try_for_each(Server::restart_empty)?;
+                self.away().try_for_each(Server::restart_empty)?;
             }
             Kind::CloseSessions => {}
+            Kind::CutOff(..) => self.network.as_ref().map_or(Ok(()), Network::heal)?,
+            Kind::FullDisk(_) => self.away().try_for_each(|server| {
+                disk::free(server.disk())?;
+                // A server that cannot write its log ends.
+                match server.is_running() {
+                    true => Ok(()),
+                    false => server.restart(),
+                }
+            })?,
         }
         servers.iter().try_for_each(Server::wait_ready)
     }
@@ -145,5 +223,9 @@ impl Engine for ZooKeeper {
         let line = line.trim_start_matches("Zookeeper version: ");
         let version = line.split(['-', ',']).next().unwrap_or_default();
         format!("ZooKeeper {version}, three servers")
+    }
+
+    fn missing(&self) -> Vec<String> {
+        [partition::missing(), disk::missing()].concat()
     }
 }

@@ -43,6 +43,9 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     for (kind, count) in &report.faults {
         writeln!(out, "  {count:>5}  {kind}")?;
     }
+    for what in &start.missing {
+        writeln!(out, "  cannot be injected here: {what}")?;
+    }
     if figures.excused > 0 {
         writeln!(
             out,

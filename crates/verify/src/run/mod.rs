@@ -204,6 +204,7 @@ impl<'a> Run<'a> {
     fn start(&self) -> Start {
         let info = self.clinch.as_ref().map(Clinch::info);
         let engine = lock(&self.engine).as_ref().map(|engine| engine.version());
+        let missing = lock(&self.engine).as_ref().map(|engine| engine.missing());
         let ours = format!("clinch {}", env!("CARGO_PKG_VERSION"));
         let store = match &self.options.target {
             Target::Store(url) => clinch::redact(url),
@@ -230,6 +231,7 @@ impl<'a> Run<'a> {
             requests: self.promised_requests(),
             grace: nanos(self.grace()),
             versions: [Some(ours), engine].into_iter().flatten().collect(),
+            missing: missing.unwrap_or_default(),
         }
     }
 

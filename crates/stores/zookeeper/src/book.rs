@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) ahead: usize,
     /// Whether somebody watches for its turn.
     pub(crate) watched: bool,
+    /// Whether somebody watches over its own node.
+    pub(crate) guarded: bool,
     /// Whether a release was sent.
     pub(crate) leaving: bool,
     /// Whether the folder says that it holds since it came, and what it said before.
@@ -206,6 +208,7 @@ impl Book {
                 granted: None,
                 ahead: 0,
                 watched: false,
+                guarded: false,
                 leaving: false,
                 recorded: None,
                 lease: claim.lease,
@@ -273,6 +276,16 @@ impl Book {
         if !pages.past.contains_key(&request) {
             pages.remember(request, past);
         }
+    }
+
+    /// The claims that hold something in this session.
+    pub(crate) fn held_in(&self, session: i64) -> Vec<RequestId> {
+        let mut entries = self.all();
+        entries.retain(|entry| {
+            let state = entry.state();
+            state.session.id == session && state.granted.is_some() && !state.leaving
+        });
+        entries.iter().map(|entry| entry.request()).collect()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Entry>> {

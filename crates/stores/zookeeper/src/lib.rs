@@ -2,7 +2,7 @@
 //! Curator's locks.
 //!
 //! Reading order of the source: `store`, `places` (who holds, told by names), `claim`, `wakes`
-//! (waiting), `renew`, `leave`, then `session` (one for each length of lease), `book` (what this
+//! (waiting), `renew`, `doubt` (losses that are heard of before a renewal), `leave`, then `session` (one for each length of lease), `book` (what this
 //! client has asked for), `notice` (how the last hold ended), `janitor`, `inspect` and `events`.
 
 mod book;
@@ -10,6 +10,7 @@ mod claim;
 mod config;
 mod core;
 mod doctor;
+mod doubt;
 mod error;
 mod events;
 mod floor;

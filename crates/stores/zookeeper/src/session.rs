@@ -12,6 +12,7 @@ use clinch_core::{BootTime, Clock, Error, ErrorKind, Result, keeper};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as Zk, StateWatcher};
 
 use crate::config::{Access, Config};
+use crate::doubt::Observer;
 use crate::error::{closed, connecting};
 use crate::paths::Paths;
 
@@ -115,6 +116,8 @@ pub(crate) struct Sessions {
     clock: Clock,
     slots: Mutex<HashMap<Duration, Arc<Slot>>>,
     pub(crate) operations: Arc<AtomicU64>,
+    /// Told what becomes of sessions.
+    observer: Observer,
     /// The longest session that the ensemble allows; known once the first is there.
     longest: Mutex<Option<Duration>>,
     closed: Mutex<bool>,
@@ -143,12 +146,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sessions {
-    pub(crate) fn new(config: Arc<Config>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(config: Arc<Config>, clock: Clock, observer: Observer) -> Arc<Self> {
         Arc::new(Self {
             config,
             clock,
             slots: Mutex::default(),
             operations: Arc::default(),
+            observer,
             longest: Mutex::new(None),
             closed: Mutex::new(false),
         })
@@ -252,6 +256,8 @@ impl Sessions {
             () = self.clock.sleep(self.config.timeout) => Err(Zk::Timeout),
         };
         let client = client.map_err(|error| connecting(error, servers))?;
+        self.observer
+            .watch(client.session_id().0, client.state_watcher())?;
         Ok(Arc::new(Session {
             id: client.session_id().0,
             timeout: client.session_timeout(),

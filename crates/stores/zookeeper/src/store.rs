@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, Limits,
-    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Capabilities, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness, Hold,
+    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
 use clinch_core::{Error, MAX_NAME, Name, Result};
 
@@ -89,6 +89,10 @@ impl Store for ZooKeeperStore {
 
     fn wakes(&self, claim: &Claim) -> Wakes {
         self.core.wakes.register(claim.request)
+    }
+
+    fn doubts(&self) -> Doubts {
+        self.core.doubts.register()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {

@@ -12,7 +12,9 @@ JARS = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar"
 class Server:
     """A ZooKeeper of our own, on a free port of the loopback and in a folder of its own."""
 
-    def __init__(self, folder, log):
+    def __init__(self, folder, log, durable=False):
+        # Durable means that each transaction is flushed, as a server does by default.
+        flush = [] if durable else ["-Dzookeeper.forceSync=no"]
         self.folder = pathlib.Path(folder)
         self.folder.mkdir()
         for _ in range(50):
@@ -26,7 +28,7 @@ class Server:
                 encoding="utf-8",
             )
             self.process = subprocess.Popen(
-                ["java", "-Xmx128m", "-XX:+UseSerialGC", "-Dzookeeper.forceSync=no", "-cp", JARS]
+                ["java", "-Xmx128m", "-XX:+UseSerialGC", *flush, "-cp", JARS]
                 + ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)],
                 stdout=log,
                 stderr=log,

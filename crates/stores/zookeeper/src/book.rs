@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) ahead: usize,
     /// Whether somebody watches for its turn.
     pub(crate) watched: bool,
+    /// The child that is watched for it, if it is one.
+    pub(crate) target: Option<String>,
     /// Whether somebody watches over its own node.
     pub(crate) guarded: bool,
     /// Whether a release was sent.
@@ -208,6 +210,7 @@ impl Book {
                 granted: None,
                 ahead: 0,
                 watched: false,
+                target: None,
                 guarded: false,
                 leaving: false,
                 recorded: None,
@@ -247,7 +250,7 @@ impl Book {
         entry.gone.notify_waiters();
     }
 
-    /// A claim for which nothing was sent: it may be made again.
+    /// A claim of which nothing is left at the servers: it may be made again.
     pub(crate) fn forget(&self, entry: &Entry) {
         let session = entry.state().session.clone();
         if self.lock().live.remove(&entry.request()).is_some() {

@@ -15,6 +15,7 @@ use crate::config::{Access, Config};
 use crate::doubt::Observer;
 use crate::error::{closed, connecting};
 use crate::paths::Paths;
+use crate::tls::{self, Tls};
 
 /// A server that is silent for longer is left for another one, and sooner in a short session.
 const SILENCE: Duration = Duration::from_secs(4);
@@ -65,10 +66,15 @@ impl Session {
 
     /// How nodes of this kind are made.
     pub(crate) fn options(&self, mode: CreateMode) -> CreateOptions<'static> {
-        mode.with_acls(match self.acl {
+        mode.with_acls(self.acls())
+    }
+
+    /// Who may touch our nodes.
+    pub(crate) fn acls(&self) -> Acls<'static> {
+        match self.acl {
             Access::Open => Acls::anyone_all(),
             Access::CreatorAll => Acls::creator_all(),
-        })
+        }
     }
 
     /// Makes a folder and what is missing above it. They go by themselves when they are empty.
@@ -250,12 +256,21 @@ impl Sessions {
         }
         self.operations.fetch_add(1, Ordering::Relaxed);
         let (servers, endpoints) = (&self.config.servers, self.config.endpoints());
+        // Read anew for each session: certificates are renewed.
+        let tls = self.config.tls.as_ref().map(Tls::options).transpose()?;
         let client = tokio::select! {
             biased;
-            client = connector.connect(&endpoints) => client,
+            client = tls::connect(connector, &endpoints, tls) => client,
             () = self.clock.sleep(self.config.timeout) => Err(Zk::Timeout),
         };
-        let client = client.map_err(|error| connecting(error, servers))?;
+        let client = client.map_err(|error| {
+            let error = connecting(error, servers);
+            match self.config.tls {
+                // The driver does not say what was wrong.
+                Some(_) => error.with_advice(tls::ADVICE),
+                None => error,
+            }
+        })?;
         self.observer
             .watch(client.session_id().0, client.state_watcher())?;
         Ok(Arc::new(Session {

@@ -10,7 +10,11 @@ JARS = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar"
 class Server(OwnServer):
     """A ZooKeeper alone, with short ticks."""
 
+    # Whether each transaction is flushed, as a server does by default.
+    durable = False
+
     def command(self):
+        flush = [] if self.durable else ["-Dzookeeper.forceSync=no"]
         config = self.folder / "config"
         config.write_text(
             f"tickTime=200\nminSessionTimeout=400\nmaxSessionTimeout=600000\n"
@@ -20,7 +24,7 @@ class Server(OwnServer):
             encoding="utf-8",
         )
         return (
-            ["java", "-Xmx128m", "-XX:+UseSerialGC", "-Dzookeeper.forceSync=no", "-cp", JARS]
+            ["java", "-Xmx128m", "-XX:+UseSerialGC", *flush, "-cp", JARS]
             + ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
         )
 

@@ -30,6 +30,8 @@ mod name;
 pub mod store;
 mod telemetry;
 mod time;
+#[cfg(feature = "tls")]
+pub mod tls;
 mod token;
 mod url;
 

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use clinch_core::memory::{Fault, MemoryStore, Op};
-use clinch_core::store::{Ending, OpenContext};
+use clinch_core::store::{Doubt, Ending, OpenContext};
 use clinch_core::{
     Clinch, Clock, ErrorKind, HandOver, Identity, LostReason, ManualClock, ReleaseReply, Status,
 };
@@ -364,6 +364,43 @@ async fn a_hold_that_cannot_be_renewed_is_lost_at_its_deadline() {
         ReleaseReply::WasLost(LostReason::Unrenewed)
     );
     nothing_left(&bench.clinch).await;
+}
+
+/// The clock stands still, so no renewal is due: the doubt alone makes the guard suspect. A renewal
+/// that is acknowledged clears it, also for a hold that has all the time that it will get.
+#[tokio::test]
+async fn a_store_in_doubt_makes_its_guards_suspect_until_a_renewal_is_acknowledged() {
+    let bench = manual();
+    let lease = Duration::from_secs(1000);
+    let guards = [
+        bench.clinch.lock("a").lease(lease),
+        bench.clinch.lock("b").lease(lease).max_hold(lease / 2),
+    ];
+    for lock in guards {
+        let guard = lock.acquire().await.unwrap();
+        bench.store.doubt(&Doubt::Of(vec![])); // about others
+        bench.store.faults().cut(true);
+        bench.store.doubt(&Doubt::All);
+        until(|| async { (guard.status() == Status::Suspect).then_some(()) }).await;
+        assert!(guard.is_valid());
+        bench.store.faults().cut(false);
+        until(|| async {
+            bench.hand.advance(ms(50)); // a renewal that failed before is repeated soon
+            (guard.status() == Status::Held).then_some(())
+        })
+        .await;
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_doubt_that_is_right_ends_the_hold_at_once() {
+    let bench = manual();
+    let guard = bench.clinch.lock("a").acquire().await.unwrap();
+    bench.other().clinch.evict("a", None).await.unwrap();
+    assert_eq!(guard.status(), Status::Held, "nobody has told it");
+    bench.store.doubt(&Doubt::All);
+    assert_eq!(guard.lost().await, LostReason::Evicted);
 }
 
 /// Moves the clock on by a third of the lease and waits until the renewal has been acknowledged.

@@ -138,10 +138,16 @@ fn etcd(report: &Report) -> Vec<Option<Aim>> {
 
 fn zookeeper(report: &Report) -> Vec<Option<Aim>> {
     let [one, eight, many] = to_floor(report, 0.9);
+    let handover = report.handover.as_ref();
     vec![
         one,
         eight,
         many,
+        most(
+            "hand-over between processes : the driver's own lock, p50",
+            1.0,
+            handover.and_then(|row| row.ratio_to_baton),
+        ),
         operations(report, 5.0),
         in_one_process(report),
     ]

@@ -1,6 +1,6 @@
 //! A grant of the store, with the deadline up to which this process may rely on it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -31,8 +31,9 @@ pub(crate) struct Hold {
     /// Until when it is valid, in boot nanoseconds; 0 once it has ended. Read without the lock: this
     /// is all that `is_valid` looks at, besides the clock.
     deadline: AtomicU64,
-    /// Whether a renewal has failed since the last one that was acknowledged.
-    suspect: AtomicBool,
+    /// When it came into doubt, in boot nanoseconds: a renewal failed, or the store said so. 0 once a
+    /// renewal that was sent later has been acknowledged.
+    doubted: AtomicU64,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -83,7 +84,7 @@ impl Hold {
             granted,
             round: OnceLock::new(),
             deadline: AtomicU64::new(deadline.as_nanos()),
-            suspect: AtomicBool::new(false),
+            doubted: AtomicU64::new(0),
             state: Mutex::new(State {
                 phase: Phase::Held,
                 slot: Some(slot),
@@ -125,7 +126,7 @@ impl Hold {
     }
 
     pub(crate) fn is_suspect(&self) -> bool {
-        self.suspect.load(Ordering::Acquire)
+        self.doubted.load(Ordering::Acquire) != 0
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -176,7 +177,11 @@ impl Hold {
         // An acknowledgement that overtook a newer one must not shorten it.
         self.deadline
             .fetch_max(deadline.as_nanos(), Ordering::AcqRel);
-        self.suspect.store(false, Ordering::Release);
+        // What was sent before the doubt arose says nothing about it.
+        let settled = |doubted| (doubted != 0 && doubted <= sent.as_nanos()).then_some(0);
+        let _ = self
+            .doubted
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, settled);
         true
     }
 
@@ -186,8 +191,10 @@ impl Hold {
             .is_some_and(|cap| self.deadline().is_some_and(|deadline| deadline >= cap))
     }
 
+    /// It may be gone already: until a renewal is acknowledged nobody knows.
     pub(super) fn suspect(&self) {
-        self.suspect.store(true, Ordering::Release);
+        let now = self.engine.clock.now().as_nanos().max(1);
+        self.doubted.store(now, Ordering::Release);
     }
 
     /// Marks it lost if its deadline has passed.

@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use super::settings::{backoff, renew_after};
 use super::{Engine, Hold, patient};
-use crate::store::{RenewReply, Renewal};
+use crate::store::{Doubt, Doubts, RenewReply, Renewal};
 use crate::{BootTime, Result, telemetry};
 
 /// A place in the schedule.
@@ -60,7 +60,8 @@ impl Renewer {
         }
         if !schedule.running && !schedule.stopped {
             schedule.running = true;
-            let task = run(Arc::downgrade(&hold.engine), self.changed.clone());
+            let doubts = hold.engine.store.doubts();
+            let task = run(Arc::downgrade(&hold.engine), self.changed.clone(), doubts);
             if let Err(error) = crate::keeper::spawn(task) {
                 // Validity does not depend on it: the hold runs out at its deadline.
                 tracing::error!(%error, "holds cannot be renewed");
@@ -78,6 +79,20 @@ impl Renewer {
     /// All holds that are renewed.
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
         self.lock().due.values().cloned().collect()
+    }
+
+    /// The store doubts holds: they are suspect from now on, and due for a renewal, which tells.
+    fn doubt(&self, doubt: &Doubt, now: BootTime) {
+        let mut doubted = self.holds();
+        doubted.retain(|hold| doubt.is_about(hold.spi.request));
+        if doubted.is_empty() {
+            return;
+        }
+        tracing::warn!(holds = doubted.len(), "the store doubts holds");
+        for hold in doubted {
+            hold.suspect();
+            self.put(&hold, now);
+        }
     }
 
     pub(super) fn stop(&self) {
@@ -121,7 +136,8 @@ impl Renewer {
 }
 
 /// The task: it holds the engine only while it works, so that a dropped client can go.
-async fn run(engine: Weak<Engine>, changed: Arc<Notify>) {
+async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
+    let mut listening = true;
     loop {
         let Some(strong) = engine.upgrade() else {
             return;
@@ -137,12 +153,20 @@ async fn run(engine: Weak<Engine>, changed: Arc<Notify>) {
         let clock = strong.clock.clone();
         // What `start` put back may be due before `next`; then `changed` has been notified.
         drop((strong, due));
-        match next {
-            Some(next) => tokio::select! {
-                () = changed.notified() => {}
-                () = clock.sleep_until(next) => {}
+        let due = async {
+            match next {
+                Some(next) => clock.sleep_until(next).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = changed.notified() => {}
+            () = due => {}
+            doubt = doubts.next(), if listening => match (doubt, engine.upgrade()) {
+                (Some(doubt), Some(engine)) => engine.renewer.doubt(&doubt, clock.now()),
+                // The store tells no more; renewals go on without.
+                _ => listening = false,
             },
-            None => changed.notified().await,
         }
     }
 }
@@ -155,8 +179,11 @@ fn start(engine: &Arc<Engine>, holds: &[Arc<Hold>], now: BootTime) {
         match hold.deadline() {
             // Lost or given up.
             None => {}
-            // Its longest time is all that it will get: only the deadline is left to wait for.
-            Some(deadline) if hold.is_capped() => engine.renewer.put(hold, deadline),
+            // Its longest time is all that it will get: only the deadline is left to wait for,
+            // unless there is a doubt that only a renewal can settle.
+            Some(deadline) if hold.is_capped() && !hold.is_suspect() => {
+                engine.renewer.put(hold, deadline);
+            }
             Some(_) => {
                 engine.renewer.put(hold, now + renew_after(hold.lease));
                 batch.push(hold.clone());

@@ -36,7 +36,8 @@ pub(crate) struct Tenure {
 pub enum Status {
     /// Held, and renewals arrive.
     Held,
-    /// Held still, but the last renewal failed: if none succeeds before the deadline, it is lost.
+    /// Held still, but the last renewal failed, or the store has lost sight of it: if no renewal
+    /// succeeds before the deadline, it is lost.
     Suspect,
     /// Not held any more.
     Lost(LostReason),

@@ -30,8 +30,9 @@ use world::World;
 
 use crate::name::MAX_NAME;
 use crate::store::{
-    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Guarantees, Hold, Limits,
-    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Severity, Store, StoreInfo, Wakes,
+    Capabilities, Claim, ClaimReply, Doubt, DoubtBook, Doubts, Events, Evicted, Finding, Freshness,
+    Guarantees, Hold, Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Severity,
+    Store, StoreInfo, Wakes,
 };
 use crate::{Name, Result, StoreUrl};
 
@@ -52,6 +53,7 @@ pub struct MemoryStore {
     context: OpenContext,
     world: Arc<Mutex<World>>,
     faults: Faults,
+    doubts: DoubtBook,
     operations: AtomicU64,
 }
 
@@ -127,6 +129,7 @@ impl MemoryStore {
             context,
             world,
             faults: Faults::default(),
+            doubts: DoubtBook::default(),
             operations: AtomicU64::new(0),
         }
     }
@@ -134,6 +137,23 @@ impl MemoryStore {
     /// Makes this client's requests fail on purpose.
     pub fn faults(&self) -> &Faults {
         &self.faults
+    }
+
+    /// Tells the client that its holds are in doubt, as a store does that has lost its connection.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch_core::Result<()> {
+    /// use clinch_core::memory::MemoryStore;
+    /// use clinch_core::store::{Doubt, Store};
+    /// let store = MemoryStore::new(clinch_core::Clinch::context("app")?);
+    /// let mut doubts = store.doubts();
+    /// store.doubt(&Doubt::All);
+    /// assert_eq!(doubts.next().await, Some(Doubt::All));
+    /// # Ok(()) }
+    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// ```
+    pub fn doubt(&self, doubt: &Doubt) {
+        self.doubts.tell(doubt);
     }
 
     /// Loses every claim and every remembered end, as a server restarted without its data does.
@@ -222,6 +242,10 @@ impl Store for MemoryStore {
 
     fn wakes(&self, claim: &Claim) -> Wakes {
         self.lock().waker(claim.request)
+    }
+
+    fn doubts(&self) -> Doubts {
+        self.doubts.register()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {

@@ -24,6 +24,7 @@
 //! ```
 
 mod claim;
+mod doubts;
 mod events;
 mod info;
 pub mod line;
@@ -38,6 +39,7 @@ pub use claim::{
     Busy, Claim, ClaimReply, Ending, Evicted, Freshness, Grant, Hold, LostReason, Predecessor,
     Queued, ReleaseReply, RenewReply, Renewal, mismatch,
 };
+pub use doubts::{Doubt, DoubtBook, Doubts};
 pub use events::{Event, EventKind, EventSender, Events};
 pub use info::{Capabilities, Capability, Finding, Guarantees, Limits, Severity, StoreInfo};
 pub use view::{LockView, PartyView};
@@ -131,6 +133,16 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Only the keeper calls it. A renewal never creates a hold, and changes nothing unless the
     /// request id and the token both match.
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>>;
+
+    /// What the store has reason to doubt between renewals: a connection that has broken, a hold that
+    /// somebody else seems to have taken away.
+    ///
+    /// A guard in doubt is [`Suspect`](crate::Status::Suspect) at once, and its hold is renewed at
+    /// once: only the answer to that clears it or makes it lost. So a doubt may be spurious, and one
+    /// that is missing costs time, until the next renewal is due, and nothing else.
+    fn doubts(&self) -> Doubts {
+        Doubts::none()
+    }
 
     /// Gives a hold up. Changes nothing unless the request id and the token both match.
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply>;

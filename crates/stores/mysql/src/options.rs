@@ -47,6 +47,7 @@ fn with_tls(builder: OptsBuilder, config: &Config) -> Result<Opts> {
     let Some(tls) = &config.tls else {
         return Ok(builder.into());
     };
+    clinch_core::tls::choose_provider();
     let mut ssl = SslOpts::default()
         .with_danger_skip_domain_validation(tls.check != Check::Full)
         .with_danger_accept_invalid_certs(tls.check == Check::Nothing);

@@ -7,7 +7,7 @@ use crate::config::Tls;
 impl Tls {
     /// Reads the files, anew for each connection: certificates are renewed.
     pub(crate) fn certificates(&self) -> RedisResult<TlsCertificates> {
-        choose_provider();
+        clinch_core::tls::choose_provider();
         let client_tls = match &self.client {
             Some((cert, key)) => Some(ClientTlsConfig {
                 client_cert: read(cert)?,
@@ -19,15 +19,6 @@ impl Tls {
             client_tls,
             root_cert: self.ca.as_deref().map(read).transpose()?,
         })
-    }
-}
-
-/// The driver asks rustls for the process's choice of cryptography, and panics where there is none:
-/// so make one, unless the application has.
-fn choose_provider() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Somebody may have been quicker; then it is their choice.
-        let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
 

@@ -44,6 +44,10 @@ pub(crate) struct State {
     pub(crate) ahead: usize,
     /// Whether somebody watches for its turn.
     pub(crate) watched: bool,
+    /// The child that is watched for it, if it is one.
+    pub(crate) target: Option<String>,
+    /// Whether somebody watches over its own node.
+    pub(crate) guarded: bool,
     /// Whether a release was sent.
     pub(crate) leaving: bool,
     /// Whether the folder says that it holds since it came, and what it said before.
@@ -206,6 +210,8 @@ impl Book {
                 granted: None,
                 ahead: 0,
                 watched: false,
+                target: None,
+                guarded: false,
                 leaving: false,
                 recorded: None,
                 lease: claim.lease,
@@ -244,7 +250,7 @@ impl Book {
         entry.gone.notify_waiters();
     }
 
-    /// A claim for which nothing was sent: it may be made again.
+    /// A claim of which nothing is left at the servers: it may be made again.
     pub(crate) fn forget(&self, entry: &Entry) {
         let session = entry.state().session.clone();
         if self.lock().live.remove(&entry.request()).is_some() {
@@ -273,6 +279,16 @@ impl Book {
         if !pages.past.contains_key(&request) {
             pages.remember(request, past);
         }
+    }
+
+    /// The claims that hold something in this session.
+    pub(crate) fn held_in(&self, session: i64) -> Vec<RequestId> {
+        let mut entries = self.all();
+        entries.retain(|entry| {
+            let state = entry.state();
+            state.session.id == session && state.granted.is_some() && !state.leaving
+        });
+        entries.iter().map(|entry| entry.request()).collect()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Entry>> {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use clinch_core::{Error, ErrorKind, Result, StoreUrl, percent_decode};
 use zookeeper_client::Connector;
 
+use crate::tls::Tls;
+
 /// ZooKeeper's own port.
 const PORT: u16 = 2181;
 /// How long an answer is waited for.
@@ -14,7 +16,7 @@ const DEFAULT_TICK: Duration = Duration::from_secs(2);
 /// How long the driver's list of servers is to be at least; see [`Config::endpoints`].
 const ENDPOINTS: usize = 24;
 /// The parameters of the URL.
-const KNOWN: [&str; 4] = ["acl", "auth", "tick", "timeout"];
+const KNOWN: [&str; 8] = ["acl", "auth", "ca", "cert", "key", "tick", "timeout", "tls"];
 
 /// What the URL says.
 #[derive(Debug, Clone)]
@@ -27,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) login: Option<Login>,
     /// Who may touch our nodes.
     pub(crate) acl: Access,
+    /// The files of encrypted connections.
+    pub(crate) tls: Option<Tls>,
     /// The ensemble's `tickTime`: how late its leader may hear that a session lives.
     pub(crate) tick: Duration,
     /// How long an answer is waited for.
@@ -143,11 +147,15 @@ impl Config {
                         .with_advice("it is open or creator-all"));
                 }
             },
+            tls: Tls::from_url(url)?,
             login: login.map(|login| Login::parse(&login, proof)).transpose()?,
             tick: url.take_duration("tick")?.unwrap_or(DEFAULT_TICK),
             timeout: url.take_duration("timeout")?.unwrap_or(DEFAULT_TIMEOUT),
         };
         url.finish(&KNOWN)?;
+        if let Some(tls) = &config.tls {
+            tls.check(config.hosts())?;
+        }
         if config.timeout.is_zero() || config.tick.is_zero() {
             return Err(Error::invalid("timeout and tick must be above 0"));
         }
@@ -157,6 +165,14 @@ impl Config {
                 .with_advice("write zookeeper://user:password@host"));
         }
         Ok(config)
+    }
+
+    /// The hosts of the servers, without ports and brackets.
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        let host = |server: &str| server.rfind(':').unwrap_or(server.len());
+        let hosts = self.servers.split(',');
+        let hosts = hosts.filter_map(move |server| server.get(..host(server)));
+        hosts.map(|host| host.trim_start_matches('[').trim_end_matches(']'))
     }
 
     /// The servers for the driver, each several times.
@@ -279,6 +295,11 @@ mod tests {
             "zookeeper://a?timeout=0s",
             "zookeeper://me@a",
             "zookeeper://a/../b",
+            "zookeeper://a?tls=maybe",
+            "zookeeper://a?ca=x",
+            "zookeeper://a?tls=on",
+            "zookeeper://a?tls=on&ca=x&cert=x",
+            "zookeeper://a%20b?tls=on&ca=x",
         ] {
             assert!(read(url).is_err(), "{url}");
         }

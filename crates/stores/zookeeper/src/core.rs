@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clinch_core::store::{OpenContext, WakeBook};
+use clinch_core::store::{DoubtBook, OpenContext, WakeBook};
 use clinch_core::{BootTime, Clock, Result, keeper};
 use zookeeper_client::Stat;
 
 use crate::book::Book;
 use crate::config::Config;
+use crate::doubt::Observer;
 use crate::error::sending;
 use crate::paths::Paths;
 use crate::session::{Session, Sessions};
@@ -17,8 +18,9 @@ use crate::session::{Session, Sessions};
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) book: Book,
+    pub(crate) book: Arc<Book>,
     pub(crate) wakes: WakeBook,
+    pub(crate) doubts: Arc<DoubtBook>,
     pub(crate) paths: Paths,
     pub(crate) clock: Clock,
     /// The wall clock of the servers in milliseconds, at a moment of ours: for the age of nodes.
@@ -31,11 +33,20 @@ pub(crate) struct Core {
 impl Core {
     /// Connects, and sees that the folder of the namespace is there and can be written.
     pub(crate) async fn connect(config: Arc<Config>, context: &OpenContext) -> Result<Arc<Self>> {
+        let (book, doubts) = (Arc::<Book>::default(), Arc::<DoubtBook>::default());
         let core = Arc::new(Self {
             paths: Paths::new(&config.chroot, &context.namespace),
-            sessions: Sessions::new(config, context.clock.clone()),
-            book: Book::default(),
+            sessions: Sessions::new(
+                config,
+                context.clock.clone(),
+                Observer {
+                    book: book.clone(),
+                    doubts: doubts.clone(),
+                },
+            ),
+            book,
             wakes: WakeBook::default(),
+            doubts,
             clock: context.clock.clone(),
             servers_time: Mutex::new(None),
             armed: Mutex::new(context.clock.now()),
@@ -90,6 +101,7 @@ impl Core {
     pub(crate) fn close(&self) -> Vec<Arc<Session>> {
         let ended = self.sessions.close();
         self.wakes.close();
+        self.doubts.close();
         self.sooner.notify_one();
         ended
     }

@@ -28,6 +28,17 @@ pub(crate) async fn examine(core: &Arc<Core>) -> Result<Vec<Finding>> {
         .map(str::to_owned)
         .collect();
     findings.push(size(servers.len()));
+    if core.sessions.config.tls.is_some() {
+        let tick = core.sessions.config.tick;
+        // Servers are asked in four letters, which they take without encryption only.
+        findings.push(finding(
+            Severity::Warning,
+            "tick",
+            format!("encrypted, servers do not tell their tickTime; clinch counts with {tick:?}"),
+            "see that tickTime is no longer on any server, or write tick= into the URL",
+        ));
+        return Ok(findings);
+    }
     for server in servers {
         let (clock, patience) = (core.clock.clone(), core.sessions.config.timeout);
         let look =

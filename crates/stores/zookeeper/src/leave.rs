@@ -76,6 +76,26 @@ pub(crate) async fn withdraw(core: &Core, claim: &Claim) -> Result<()> {
         core.book.forbid(claim.request);
         return Ok(());
     };
+    let again = entry.state().leaving;
+    if give_back(core, &entry).await? || again {
+        core.book
+            .end(&entry, Ending::Released, LostReason::Released);
+    } else {
+        // It had ended before, and not by its own will.
+        why(core, &entry).await.map_err(sending)?;
+    }
+    Ok(())
+}
+
+/// Takes back a claim that was refused: nothing is left of it, and it may be made again.
+pub(crate) async fn retract(core: &Core, entry: &Entry) -> Result<()> {
+    give_back(core, entry).await?;
+    core.book.forget(entry);
+    Ok(())
+}
+
+/// Sees that a claim has no node, now or later; `false` when it had one that was taken away before.
+async fn give_back(core: &Core, entry: &Entry) -> Result<bool> {
     let (node, sent, dead, granted) = {
         let mut state = entry.state();
         state.leaving = true;
@@ -90,25 +110,22 @@ pub(crate) async fn withdraw(core: &Core, claim: &Claim) -> Result<()> {
     let removed = async {
         let node = match node {
             Some(node) => Some(node),
-            None if sent => find_node(&entry).await?,
+            None if sent => find_node(entry).await?,
             None => None,
         };
         match node {
-            Some(node) => remove(core, &entry, &node, granted.then_some(How::Released)).await,
-            None => Ok(false),
+            Some(node) => remove(core, entry, &node, granted.then_some(How::Released)).await,
+            None => Ok(true),
         }
     };
     let removed = match dead {
-        true => Ok(false),
+        true => Ok(true),
         false => removed.await,
     };
     match removed {
-        Err(error) if !is_dead(&error) => Err(sending(error)),
-        _ => {
-            core.book
-                .end(&entry, Ending::Released, LostReason::Released);
-            Ok(())
-        }
+        Ok(removed) => Ok(removed),
+        Err(error) if is_dead(&error) => Ok(true),
+        Err(error) => Err(sending(error)),
     }
 }
 

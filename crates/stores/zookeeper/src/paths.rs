@@ -41,7 +41,7 @@ impl Paths {
 
 /// A name as one part of a path. ZooKeeper forbids slashes and some ranges of characters; `%` is
 /// escaped as well, so that no two names become one.
-fn escape(name: &str) -> String {
+pub(crate) fn escape(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for (at, c) in name.char_indices() {
         let dots = (name == "." || name == "..") && at == 0;

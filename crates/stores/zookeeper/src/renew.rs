@@ -15,6 +15,7 @@ use zookeeper_client::{CreateMode, Error as Zk, MultiWriteError};
 use crate::book::{Entry, Node};
 use crate::claim::begin;
 use crate::core::Core;
+use crate::doubt;
 use crate::error::{is_dead, sending};
 use crate::leave::{held, why};
 use crate::session::Session;
@@ -94,7 +95,7 @@ async fn prepare(
 
 /// Renews holds of one session; whoever is gone is taken out, and the rest is tried again.
 async fn together(
-    core: &Core,
+    core: &Arc<Core>,
     session: &Session,
     mut group: Vec<Due<'_>>,
 ) -> Result<Vec<(usize, RenewReply)>> {
@@ -103,6 +104,7 @@ async fn together(
         match commit(session, &group).await {
             Ok(()) => {
                 for due in group.drain(..) {
+                    doubt::guard(core, &due.entry, &due.node);
                     replies.push((due.at, RenewReply::Held));
                 }
             }

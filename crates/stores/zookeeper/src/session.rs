@@ -12,8 +12,10 @@ use clinch_core::{BootTime, Clock, Error, ErrorKind, Result, keeper};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as Zk, StateWatcher};
 
 use crate::config::{Access, Config};
+use crate::doubt::Observer;
 use crate::error::{closed, connecting};
 use crate::paths::Paths;
+use crate::tls::{self, Tls};
 
 /// A server that is silent for longer is left for another one, and sooner in a short session.
 const SILENCE: Duration = Duration::from_secs(4);
@@ -64,10 +66,15 @@ impl Session {
 
     /// How nodes of this kind are made.
     pub(crate) fn options(&self, mode: CreateMode) -> CreateOptions<'static> {
-        mode.with_acls(match self.acl {
+        mode.with_acls(self.acls())
+    }
+
+    /// Who may touch our nodes.
+    pub(crate) fn acls(&self) -> Acls<'static> {
+        match self.acl {
             Access::Open => Acls::anyone_all(),
             Access::CreatorAll => Acls::creator_all(),
-        })
+        }
     }
 
     /// Makes a folder and what is missing above it. They go by themselves when they are empty.
@@ -115,6 +122,8 @@ pub(crate) struct Sessions {
     clock: Clock,
     slots: Mutex<HashMap<Duration, Arc<Slot>>>,
     pub(crate) operations: Arc<AtomicU64>,
+    /// Told what becomes of sessions.
+    observer: Observer,
     /// The longest session that the ensemble allows; known once the first is there.
     longest: Mutex<Option<Duration>>,
     closed: Mutex<bool>,
@@ -143,12 +152,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sessions {
-    pub(crate) fn new(config: Arc<Config>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(config: Arc<Config>, clock: Clock, observer: Observer) -> Arc<Self> {
         Arc::new(Self {
             config,
             clock,
             slots: Mutex::default(),
             operations: Arc::default(),
+            observer,
             longest: Mutex::new(None),
             closed: Mutex::new(false),
         })
@@ -246,12 +256,23 @@ impl Sessions {
         }
         self.operations.fetch_add(1, Ordering::Relaxed);
         let (servers, endpoints) = (&self.config.servers, self.config.endpoints());
+        // Read anew for each session: certificates are renewed.
+        let tls = self.config.tls.as_ref().map(Tls::options).transpose()?;
         let client = tokio::select! {
             biased;
-            client = connector.connect(&endpoints) => client,
+            client = tls::connect(connector, &endpoints, tls) => client,
             () = self.clock.sleep(self.config.timeout) => Err(Zk::Timeout),
         };
-        let client = client.map_err(|error| connecting(error, servers))?;
+        let client = client.map_err(|error| {
+            let error = connecting(error, servers);
+            match self.config.tls {
+                // The driver does not say what was wrong.
+                Some(_) => error.with_advice(tls::ADVICE),
+                None => error,
+            }
+        })?;
+        self.observer
+            .watch(client.session_id().0, client.state_watcher())?;
         Ok(Arc::new(Session {
             id: client.session_id().0,
             timeout: client.session_timeout(),

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, Limits,
-    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Baton, Capabilities, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness,
+    Hold, Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo,
+    Wakes,
 };
 use clinch_core::{Error, MAX_NAME, Name, Result};
 
@@ -91,6 +92,10 @@ impl Store for ZooKeeperStore {
         self.core.wakes.register(claim.request)
     }
 
+    fn doubts(&self) -> Doubts {
+        self.core.doubts.register()
+    }
+
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
         self.check_open()?;
         renew::renew(&self.core, renewals).await.map_err(explain)
@@ -141,6 +146,16 @@ impl Store for ZooKeeperStore {
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
         let floor = floor::NodeFloor::new(&self.core).await.map_err(explain)?;
         Ok(Some(Box::new(floor)))
+    }
+
+    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
+        let lock = floor::DriverLock::many(&self.core).await;
+        Ok(Some(Box::new(lock.map_err(explain)?)))
+    }
+
+    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
+        let lock = floor::DriverLock::one(&self.core, name).await;
+        Ok(Some(Box::new(lock.map_err(explain)?)))
     }
 
     async fn close(&self) -> Result<()> {

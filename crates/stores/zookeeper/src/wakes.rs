@@ -59,9 +59,13 @@ async fn wait(core: &Arc<Core>, entry: &Arc<Entry>, line: Line) -> Wake {
         };
         match round {
             Ok(Round::Turn(grant)) => {
-                let grant = entry.state().granted.get_or_insert(grant).clone();
+                let known = entry.state().granted.clone();
                 tell_next(entry, &node);
-                notice::record(core, entry, &node, true);
+                // A repeated claim may have seen it before.
+                if known.is_none() {
+                    notice::record(core, entry, &node, true);
+                }
+                let grant = entry.state().granted.get_or_insert(grant).clone();
                 return Wake::Granted(grant);
             }
             Ok(Round::Line(next)) => line = Some(next),
@@ -94,6 +98,7 @@ async fn rest(entry: &Entry, node: &Node, line: &Line) -> Result<Round, Zk> {
     match line.target(at) {
         None => Ok(Round::Look),
         Some(Target::Folder) => {
+            entry.state().target = None;
             let client = session.client(1)?;
             let watching = client.get_and_watch_children(&entry.folder);
             let (names, _, watcher) = session.within(watching).await??;
@@ -109,6 +114,7 @@ async fn rest(entry: &Entry, node: &Node, line: &Line) -> Result<Round, Zk> {
         Some(Target::Child(child)) => {
             let client = session.client(1)?;
             let path = format!("{}/{}", entry.folder, child.name);
+            entry.state().target = Some(path.clone());
             let (data, stat, watcher) =
                 match session.within(client.get_and_watch_data(&path)).await? {
                     Ok(watched) => watched,

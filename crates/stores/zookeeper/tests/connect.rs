@@ -125,6 +125,40 @@ async fn users_log_in_by_sasl() {
     }
 }
 
+/// Whom the authority has not signed is not talked to, nor who has no certificate, nor who wants no
+/// encryption.
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn encrypted() {
+    let server = ZooKeeper::with().tls().start().unwrap();
+    let files = server.certificates().unwrap();
+    let url = server.tls_url().unwrap().replace("127.0.0.1", "localhost");
+    let plain = format!("{url}/secret?tick=200ms");
+    let trusting = |ca: &std::path::Path| format!("{plain}&tls=on&ca={}", ca.display());
+    let (cert, key) = (files.client_certificate(), files.client_key());
+    let own = format!("&cert={}&key={}", cert.display(), key.display());
+    let known = format!("{}{own}", trusting(files.ca_file()));
+    let (one, two) = (
+        Client::at(&format!("{known}&timeout=30s")).await,
+        Client::at(&room(&server.url(), "secret")).await,
+    );
+    let claim = one.mutex("a", LONG);
+    let grant = one.granted(&claim).await;
+    two.until("a", 1, 0).await;
+    one.store.release(&hold(&claim, &grant)).await.unwrap();
+    let findings = one.store.doctor().await.unwrap();
+    assert_eq!(severity(&findings, "tick"), Severity::Warning);
+    let anybody = trusting(files.ca_file());
+    // The client's certificate is no authority that could have signed the server's.
+    let mistrusting = format!("{}{own}", trusting(cert));
+    for url in [anybody, mistrusting, plain.clone()] {
+        let error = refusal(&format!("{url}&timeout=1s")).await;
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{url}: {error}");
+    }
+    let missing = refusal(&trusting(std::path::Path::new("/nowhere/ca.pem"))).await;
+    assert_eq!(missing.kind(), ErrorKind::Invalid, "{missing}");
+}
+
 fn severity(findings: &[Finding], subject: &str) -> Severity {
     let found = findings.iter().filter(|finding| finding.subject == subject);
     found.map(|finding| finding.severity).max().unwrap()

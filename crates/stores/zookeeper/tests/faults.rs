@@ -19,7 +19,6 @@ use clinch_testkit::wait::{eventually, soon};
 use common::{
     Client, LONG, clinch, hold, number, proxy, proxy_with, renewal, room, shared, through,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The node is there, and the client does not know: it finds its own node again, by name, and does
 /// not make a second one.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clinch_core::{Error, ErrorKind, Result};
 
 use super::zookeeper_builder::{Parts, ZooKeeperBuilder};
-use super::{Disk, Recipe, ServerProcess, failed};
+use super::{Certificates, Disk, Recipe, ServerProcess, failed};
 
 /// How long an answer to a four-letter word may take.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -65,6 +65,17 @@ impl ZooKeeper {
     /// `zookeeper://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("zookeeper://{}:{}", self.address(), self.port())
+    }
+
+    /// `zookeeper://127.0.0.1:PORT` of the port with TLS, where there is one.
+    pub fn tls_url(&self) -> Option<String> {
+        let secure = self.parts.secure.as_ref()?;
+        Some(format!("zookeeper://127.0.0.1:{}", secure.port.number()))
+    }
+
+    /// The certificates of a server with TLS.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.parts.secure.as_ref().map(|secure| &secure.files)
     }
 
     /// The private folder: `config`, `log` and `data`.

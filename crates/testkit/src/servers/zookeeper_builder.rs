@@ -1,15 +1,18 @@
 //! How a ZooKeeper is to be set up.
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 use clinch_core::Result;
 
 use super::network::address;
 use super::zookeeper::ZooKeeper;
-use super::{Disk, Folder, Host, Port, Recipe, on_free_port};
+use super::{Certificates, Disk, Folder, Host, Port, Recipe, failed, on_free_port};
 
 /// Where Debian's package puts the server, and a logger for it.
 const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
+/// What it needs for TLS and does not name itself.
+const TLS_JARS: &str = ":/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 
 /// What every server gets: short ticks so that sessions may be short, and generous
 /// limits between servers, because a busy machine is not a broken one.
@@ -39,6 +42,7 @@ pub struct ZooKeeperBuilder {
     lines: Vec<String>,
     properties: Vec<String>,
     jaas: Option<String>,
+    tls: bool,
     /// Its number in an ensemble.
     id: Option<usize>,
     host: Option<Host>,
@@ -82,6 +86,13 @@ impl ZooKeeperBuilder {
         self
     }
 
+    /// A second port, with TLS and a certificate of its own authority, for clients that have one as
+    /// well; see [`ZooKeeper::tls_url`] and [`ZooKeeper::certificates`].
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
     /// A member of an ensemble, by its number.
     pub(super) fn member(mut self, id: usize) -> Self {
         self.id = Some(id);
@@ -113,8 +124,10 @@ impl ZooKeeperBuilder {
             port.number(),
             data.display()
         );
-        for line in &self.lines {
-            text += line;
+        let secure = self.tls.then(|| Secure::new(&folder)).transpose()?;
+        let encrypted = secure.iter().flat_map(Secure::lines);
+        for line in encrypted.chain(self.lines.iter().cloned()) {
+            text += &line;
             text += "\n";
         }
         let config = folder.write("config", text)?;
@@ -142,12 +155,13 @@ impl ZooKeeperBuilder {
         }
         let recipe = recipe
             .arg("-cp")
-            .arg(JARS)
+            .arg(format!("{JARS}{}", if self.tls { TLS_JARS } else { "" }))
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(config.to_string_lossy());
         let parts = Parts {
             address: address(self.host.as_ref()),
             port,
+            secure,
             disk,
             folder,
         };
@@ -160,7 +174,48 @@ impl ZooKeeperBuilder {
 pub(super) struct Parts {
     pub(super) address: Ipv4Addr,
     pub(super) port: Port,
+    pub(super) secure: Option<Secure>,
     // Before the folder that it is in.
     pub(super) disk: Option<Disk>,
     pub(super) folder: Folder,
+}
+
+/// The port with TLS.
+#[derive(Debug)]
+pub(super) struct Secure {
+    pub(super) port: Port,
+    pub(super) files: Certificates,
+    /// The server's certificate and its key, in one file as it wants them.
+    own: PathBuf,
+}
+
+impl Secure {
+    fn new(folder: &Folder) -> Result<Self> {
+        let files = Certificates::make(folder)?;
+        let mut both = Vec::new();
+        for file in [files.server_key(), files.server_certificate()] {
+            let read = std::fs::read(file);
+            both.extend(read.map_err(|e| failed(format!("read {}", file.display()), e))?);
+        }
+        Ok(Self {
+            port: Port::reserve()?,
+            own: folder.write("server.pem", both)?,
+            files,
+        })
+    }
+
+    /// What the configuration says of it.
+    fn lines(&self) -> Vec<String> {
+        vec![
+            format!("secureClientPort={}", self.port.number()),
+            "secureClientPortAddress=127.0.0.1".to_owned(),
+            // The only part of the server that has TLS.
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned(),
+            "ssl.keyStore.type=PEM".to_owned(),
+            format!("ssl.keyStore.location={}", self.own.display()),
+            "ssl.trustStore.type=PEM".to_owned(),
+            format!("ssl.trustStore.location={}", self.files.ca_file().display()),
+            "ssl.clientAuth=need".to_owned(),
+        ]
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use clinch_core::memory::{Faults, Op};
 use clinch_core::store::{
-    Baton, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, LockView,
+    Baton, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness, Hold, LockView,
     ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wake, Wakes,
 };
 use clinch_core::{Clock, Name, RequestId, Result, keeper};
@@ -164,6 +164,10 @@ impl Store for Faulty {
         };
         keeper::spawn(forward).expect("the keeper runs");
         wakes
+    }
+
+    fn doubts(&self) -> Doubts {
+        self.inner.doubts()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {

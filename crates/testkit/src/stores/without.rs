@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Capability, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
+    Baton, Capability, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness, Hold,
     LockView, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
 use clinch_core::{Name, Result};
@@ -62,6 +62,10 @@ impl Store for Without {
 
     fn wakes(&self, claim: &Claim) -> Wakes {
         self.inner.wakes(claim)
+    }
+
+    fn doubts(&self) -> Doubts {
+        self.inner.doubts()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {

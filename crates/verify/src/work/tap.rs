@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use clinch::store::{
-    Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
+    Claim, ClaimReply, Doubts, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
     RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
 use clinch::{Error, Name, RequestId, Result};
@@ -94,6 +94,10 @@ impl Store for Tap {
 
     fn wakes(&self, claim: &Claim) -> Wakes {
         self.inner.wakes(claim)
+    }
+
+    fn doubts(&self) -> Doubts {
+        self.inner.doubts()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {

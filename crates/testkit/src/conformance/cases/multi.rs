@@ -36,8 +36,18 @@ async fn all_or_nothing_in_time(ctx: &Ctx) -> Outcome {
     let (a, b) = (ctx.client().await, ctx.client().await);
     let taken = b.lock("z").lease(ctx.long()).acquire().await?;
     let all = a.all(["a", "z"]).lease(ctx.long());
-    let span = Duration::from_millis(100);
-    assert!(soon("the end", all.acquire_within(span)).await?.is_none());
+    let mut span = Duration::from_millis(100);
+    loop {
+        match soon("the end", all.acquire_within(span)).await {
+            Ok(all) => {
+                assert!(all.is_none(), "one of them is held");
+                break;
+            }
+            // So slow that not even the first was answered in time: that is another case.
+            Err(error) if error.is_temporary() => span *= 2,
+            Err(error) => return Err(error.into()),
+        }
+    }
     let free = b
         .lock("a")
         .lease(ctx.long())

@@ -1,0 +1,125 @@
+//! Encrypted connections.
+
+use std::path::PathBuf;
+
+use clinch_core::{Error, Result, StoreUrl};
+use zookeeper_client::{Client, Connector, Error as Zk};
+
+#[cfg(feature = "tls")]
+pub(crate) use zookeeper_client::TlsOptions;
+
+/// Nobody has any.
+#[cfg(not(feature = "tls"))]
+#[derive(Debug)]
+pub(crate) enum TlsOptions {}
+
+/// What to look at when there is no connection.
+pub(crate) const ADVICE: &str =
+    "do the servers run, is it their secureClientPort, and do the certificates fit?";
+
+/// The files of an encrypted connection.
+#[cfg_attr(
+    not(feature = "tls"),
+    allow(dead_code, reason = "refused, so not read")
+)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// Whom to trust.
+    ca: PathBuf,
+    /// Our own certificate and its key.
+    client: Option<(PathBuf, PathBuf)>,
+}
+
+impl Tls {
+    pub(crate) fn from_url(url: &mut StoreUrl) -> Result<Option<Self>> {
+        let encrypted = match url.take("tls").as_deref() {
+            None | Some("off" | "no") => false,
+            Some("on" | "yes") => true,
+            Some(other) => {
+                return Err(Error::invalid(format!("tls={other} is not known"))
+                    .with_advice("use on or off"));
+            }
+        };
+        let ca = url.take("ca").map(PathBuf::from);
+        let client = match (url.take("cert"), url.take("key")) {
+            (Some(cert), Some(key)) => Some((cert.into(), key.into())),
+            (None, None) => None,
+            _ => return Err(Error::invalid("cert and key are given together")),
+        };
+        match (encrypted, ca) {
+            (false, None) if client.is_none() => Ok(None),
+            (false, _) => Err(
+                Error::invalid("ca, cert and key need an encrypted connection")
+                    .with_advice("add tls=on"),
+            ),
+            // The driver trusts nobody by itself.
+            (true, None) => Err(Error::invalid("an encrypted connection needs ca")
+                .with_advice("name the PEM file of the authority that the servers are signed by")),
+            (true, Some(ca)) => Ok(Some(Self { ca, client })),
+        }
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    /// Refuses hosts that no certificate can be for: the driver would panic.
+    pub(crate) fn check<'a>(&self, hosts: impl Iterator<Item = &'a str>) -> Result<()> {
+        for host in hosts {
+            rustls::pki_types::ServerName::try_from(host)
+                .map_err(|_| Error::invalid(format!("{host:?} cannot be in a certificate")))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the files.
+    pub(crate) fn options(&self) -> Result<TlsOptions> {
+        clinch_core::tls::choose_provider();
+        let options = TlsOptions::new().with_pem_ca(&read(&self.ca)?);
+        let options = match &self.client {
+            Some((cert, key)) => {
+                let (cert, key) = (read(cert)?, read(key)?);
+                options.and_then(|options| options.with_pem_identity(&cert, &key))
+            }
+            None => options,
+        };
+        options.map_err(|error| Error::invalid(format!("no certificate: {error}")))
+    }
+}
+
+#[cfg(feature = "tls")]
+fn read(path: &std::path::Path) -> Result<String> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Error::invalid(format!("cannot read {}: {error}", path.display())))
+}
+
+#[cfg(not(feature = "tls"))]
+impl Tls {
+    pub(crate) fn check<'a>(&self, _hosts: impl Iterator<Item = &'a str>) -> Result<()> {
+        Err(Error::new(
+            clinch_core::ErrorKind::Unsupported,
+            "this build has no encrypted connections to ZooKeeper",
+        )
+        .with_advice("build with the feature zookeeper-tls of clinch (tls of clinch-zookeeper)"))
+    }
+
+    pub(crate) fn options(&self) -> Result<TlsOptions> {
+        Err(Error::invalid(
+            "encrypted connections are not in this build",
+        ))
+    }
+}
+
+/// Connects, encrypted if there are options for it.
+pub(crate) async fn connect(
+    connector: Connector,
+    servers: &str,
+    tls: Option<TlsOptions>,
+) -> Result<Client, Zk> {
+    match tls {
+        None => connector.connect(servers).await,
+        #[cfg(feature = "tls")]
+        Some(options) => connector.with_tls(options).secure_connect(servers).await,
+        #[cfg(not(feature = "tls"))]
+        Some(options) => match options {},
+    }
+}

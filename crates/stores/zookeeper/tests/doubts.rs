@@ -1,0 +1,98 @@
+//! What a holder hears before its next renewal is due.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test: it plays the user, who has a runtime"
+)]
+
+mod common;
+
+use clinch_core::store::{Doubt, RenewReply};
+use clinch_core::{Clock, LostReason, Status};
+use clinch_testkit::wait::{eventually, soon};
+use common::{Client, LONG, clinch, hold, proxy, renewal, room, shared, through};
+
+/// Nothing renews here, so the connection alone brings the doubt, about the holds of its session and
+/// not about who waits.
+#[tokio::test]
+async fn a_lost_connection_puts_the_holds_of_its_session_in_doubt() {
+    let proxy = proxy(shared()).await;
+    let client = Client::at(&through(&proxy, "doubt")).await;
+    let other = Client::at(&room(&shared().url(), "doubt")).await;
+    let (held, waiting) = (client.mutex("a", LONG), client.mutex("b", LONG));
+    let grant = client.granted(&held).await;
+    other.granted(&other.mutex("b", LONG)).await;
+    client.queued(&waiting).await;
+    // Another lease, another session: it has a connection of its own.
+    client.granted(&client.mutex("c", LONG / 2)).await;
+    let mut doubts = client.store.doubts();
+    // The first link is the one that belongs to no claim.
+    proxy.links()[1].reset();
+    let expected = Some(Doubt::Of(vec![held.request]));
+    assert_eq!(soon("the doubt", doubts.next()).await, expected);
+    soon("a renewal", async {
+        loop {
+            match client.store.renew(&[renewal(&held, &grant)]).await {
+                Ok(replies) => return assert_eq!(replies, [RenewReply::Held]),
+                Err(error) => assert!(error.is_temporary(), "{error}"),
+            }
+        }
+    })
+    .await;
+}
+
+/// Long before a renewal is due. Only an acknowledged one clears it.
+#[tokio::test]
+async fn a_guard_is_suspect_while_there_is_no_connection() {
+    let proxy = proxy(shared()).await;
+    let client = clinch(&through(&proxy, "suspect")).await;
+    let guard = client.lock("a").lease(LONG).acquire().await.unwrap();
+    assert_eq!(guard.status(), Status::Held);
+    proxy.down();
+    eventually("it is suspect", async || guard.status() == Status::Suspect).await;
+    let left = guard.remaining();
+    assert!(left > LONG / 2, "no renewal was due: {left:?}");
+    proxy.heal();
+    eventually("it is sure again", async || guard.status() == Status::Held).await;
+    assert!(guard.remaining() > left, "it was not renewed");
+    // It has been renewed once, so an eviction is heard of as well, long before the next time.
+    let other = clinch(&room(&shared().url(), "suspect")).await;
+    let deadline = Clock::boot().now() + LONG / 4;
+    other.evict("a", None).await.unwrap();
+    assert_eq!(soon("the loss", guard.lost()).await, LostReason::Evicted);
+    assert!(Clock::boot().now() < deadline, "a renewal told it");
+}
+
+/// An operator takes the node away, with whatever tool.
+#[tokio::test]
+async fn a_node_that_was_deleted_by_others_is_missed_soon() {
+    let client = Client::at(&room(&shared().url(), "deleted")).await;
+    let claim = client.mutex("a", LONG);
+    let grant = client.granted(&claim).await;
+    let mut doubts = client.store.doubts();
+    let renewed = client.store.renew(&[renewal(&claim, &grant)]).await;
+    assert_eq!(renewed.unwrap(), [RenewReply::Held]);
+    let server = format!("127.0.0.1:{}", shared().port());
+    let driver = zookeeper_client::Client::connect(&server).await.unwrap();
+    let folder = "/deleted/clinch/a";
+    let node = driver.list_children(folder).await.unwrap().pop().unwrap();
+    driver
+        .delete(&format!("{folder}/{node}"), None)
+        .await
+        .unwrap();
+    let expected = Some(Doubt::Of(vec![claim.request]));
+    assert_eq!(soon("the doubt", doubts.next()).await, expected);
+    let renewed = client.store.renew(&[renewal(&claim, &grant)]).await;
+    let lost = RenewReply::Lost(LostReason::Forgotten);
+    assert_eq!(renewed.unwrap(), [lost]);
+    // One's own release is no reason to doubt.
+    let claim = client.mutex("b", LONG);
+    let grant = client.granted(&claim).await;
+    let renewed = client.store.renew(&[renewal(&claim, &grant)]).await;
+    assert_eq!(renewed.unwrap(), [RenewReply::Held]);
+    client.store.release(&hold(&claim, &grant)).await.unwrap();
+    client.store.close().await.unwrap();
+    assert_eq!(soon("the end", doubts.next()).await, None);
+}

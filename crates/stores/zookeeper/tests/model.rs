@@ -1,0 +1,56 @@
+//! Random steps give the same answers on ZooKeeper as on the reference store.
+//!
+//! Time does not pass in it. What ends by itself is in the conformance suite.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+
+use clinch_core::Result;
+use clinch_core::store::{OpenContext, Store};
+use clinch_testkit::model::{Real, Said, Time, play};
+use clinch_testkit::servers::ZooKeeper;
+
+struct Server(ZooKeeper);
+
+impl Real for Server {
+    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Store>> {
+        let url = format!("{}?tick=200ms", self.0.url());
+        clinch_zookeeper::open(&url.parse()?, context).await
+    }
+
+    fn time(&self) -> Time {
+        Time::Still
+    }
+
+    fn hears_at_once(&self) -> bool {
+        true
+    }
+
+    /// A predecessor is told only where it is certain. Who waits sees the one that it waits for, and
+    /// counts those ahead only when that one has gone. Why something is not held is asked for only
+    /// with the right number, and that a shared hold was evicted is known until somebody else says
+    /// something about the lock.
+    fn agree(&self, real: &Said, model: &Said) -> bool {
+        match (real, model) {
+            (Said::Granted(real, Some(before)), Said::Granted(model, Some(expected))) => {
+                real == model && (before == expected || before.is_none() || expected.is_none())
+            }
+            (Said::Queued(real), Said::Queued(model)) => real >= model,
+            (Said::NotReleased(real), Said::NotReleased(model)) => {
+                real.was_held() == model.was_held()
+            }
+            (Said::Text(real), Said::Text(model)) => {
+                let vague = |text: &str| text.replace("Evicted", "Forgotten");
+                real == model || *real == vague(model)
+            }
+            _ => real == model,
+        }
+    }
+}
+
+#[test]
+fn answers_are_those_of_the_reference() {
+    // Leases of many minutes, so that none ends meanwhile, need sessions to match.
+    let server = ZooKeeper::with().config("maxSessionTimeout", "4000000");
+    play(&Server(server.start().unwrap()), 40);
+}

@@ -12,7 +12,7 @@ use std::path::Path;
 use clinch::{Error, ErrorKind, Result};
 use serde::Serialize;
 
-use crate::check::{Findings, Property, Violation, check, op_name};
+use crate::check::{Findings, Index, Property, Violation, check, op_name};
 use crate::history::{Event, History, Outcome, Start};
 
 /// The version of the JSON.
@@ -221,7 +221,8 @@ impl Report {
     pub fn picture(&self, history: &Path) -> Result<Option<String>> {
         let history = History::read([history])?;
         let first = self.findings.violations.first();
-        Ok(first.map(|violation| picture::of(&history, violation)))
+        let index = Index::new(&history);
+        Ok(first.map(|violation| picture::of(&index, violation)))
     }
 
     fn fault_count(&self) -> u64 {

@@ -23,10 +23,11 @@ pub(super) fn render(report: &Report, history: &History) -> String {
     body += &format!("<pre>{}</pre>\n", escape(&report.text()));
     body += "<h2>The run</h2>\n";
     body += &overview::draw(report, history);
+    let index = Index::new(history);
     for violation in report.told().take(DRAWN) {
         let heading = format!("violation of {}", violation.property.as_str());
         body += &format!("<h2 class=\"bad\">{heading}</h2>\n<figure>\n");
-        body += &picture::of(history, violation);
+        body += &picture::of(&index, violation);
         let names = picture::names(violation);
         body += &format!(
             "<figcaption>{} {}</figcaption></figure>\n",
@@ -34,7 +35,7 @@ pub(super) fn render(report: &Report, history: &History) -> String {
             escape(&names)
         );
     }
-    body += &sample(report, history);
+    body += &sample(report, &index);
     body += "<p><small>Dashed: waiting. Solid: the guard said that it was valid. Pale: until the release was complete. \
         Yellow: a fault. Point at anything to read more.</small></p>\n";
     format!(
@@ -43,14 +44,14 @@ pub(super) fn render(report: &Report, history: &History) -> String {
 }
 
 /// The busiest lock around a fault in the middle of the run.
-fn sample(report: &Report, history: &History) -> String {
-    let index = Index::new(history);
+fn sample(report: &Report, index: &Index<'_>) -> String {
     let locks = index.by_lock();
     let busiest = locks.iter().max_by_key(|(_, holds)| holds.len());
     let Some((lock, _)) = busiest else {
         return String::new();
     };
-    let faults: Vec<_> = history
+    let faults: Vec<_> = index
+        .history
         .faults()
         .filter(|fault| fault.process.is_some())
         .collect();
@@ -61,6 +62,6 @@ fn sample(report: &Report, history: &History) -> String {
     let span = (fault.at.saturating_sub(lease / 4), fault.at + lease / 2);
     format!(
         "<h2>The busiest lock around a fault</h2>\n{}",
-        picture::draw(&index, lock, span, None)
+        picture::draw(index, lock, span, None)
     )
 }

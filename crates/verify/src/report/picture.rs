@@ -1,12 +1,12 @@
 //! One lock for a short time: who waited, who held it, who said it was valid, and what was done to
 //! whom.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::millis;
 use super::svg::{Scale, Svg};
 use crate::check::{Hold, Index, Property, Violation, op_name};
-use crate::history::{Event, History, Requests};
+use crate::history::{Acquire, Event, Requests, Waiting};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 70.0;
@@ -20,8 +20,7 @@ const COLOURS: [&str; 8] = [
 ];
 
 /// A violation with some time around it.
-pub(super) fn of(history: &History, violation: &Violation) -> String {
-    let index = Index::new(history);
+pub(super) fn of(index: &Index<'_>, violation: &Violation) -> String {
     let mut span = (violation.from, violation.until);
     // The operations that it names are shown from their beginning, if that was not long ago.
     for hold in index
@@ -36,7 +35,7 @@ pub(super) fn of(history: &History, violation: &Violation) -> String {
     }
     let pad = (span.1 - span.0) / 5 + 20_000_000;
     let span = (span.0.saturating_sub(pad).max(index.origin), span.1 + pad);
-    draw(&index, &violation.lock, span, Some(violation))
+    draw(index, &violation.lock, span, Some(violation))
 }
 
 /// A lock for a time.
@@ -52,7 +51,8 @@ pub(super) fn draw(
         left: LEFT,
         width: WIDTH - LEFT - 10.0,
     };
-    let rows = rows(index, lock, scale, violation);
+    let scene = Scene::new(index, lock, scale);
+    let rows = scene.rows(violation);
     let herd = violation.is_some_and(|violation| violation.property == Property::Herd);
     let height = TOP + ROW * as_f64(rows.len() + usize::from(herd)) + 34.0;
     let mut svg = Svg::new(WIDTH, height);
@@ -74,14 +74,7 @@ pub(super) fn draw(
         );
     }
     for (at, process) in rows.iter().enumerate() {
-        row(
-            &mut svg,
-            index,
-            lock,
-            scale,
-            *process,
-            TOP + ROW * as_f64(at),
-        );
+        scene.row(&mut svg, *process, TOP + ROW * as_f64(at));
     }
     if herd {
         requests(&mut svg, index, scale, TOP + ROW * as_f64(rows.len()));
@@ -122,66 +115,132 @@ fn short(lock: &str) -> &str {
     }
 }
 
-fn rows(index: &Index<'_>, lock: &str, scale: Scale, violation: Option<&Violation>) -> Vec<u32> {
-    let named = violation.map_or(&[][..], |violation| &violation.ops);
-    let named = named.iter().filter_map(|op| u32::try_from(op >> 32).ok());
-    let mut rows: BTreeSet<u32> = named.collect();
-    let here = index.acquires().filter(|acquire| acquire.lock == lock);
-    for acquire in here {
-        if rows.len() < ROWS && scale.shows(acquire.invoke, acquire.complete) {
-            rows.insert(acquire.process);
-        }
-    }
-    for hold in index.holds.iter().filter(|hold| hold.acquire.lock == lock) {
-        let end = hold.ended().unwrap_or(hold.acquire.complete);
-        if rows.len() < ROWS && scale.shows(hold.acquire.complete, end) {
-            rows.insert(hold.acquire.process);
-        }
-    }
-    rows.into_iter().collect()
+/// What there is to be seen, gathered in one pass: histories have millions of lines.
+struct Scene<'a> {
+    index: &'a Index<'a>,
+    lock: &'a str,
+    scale: Scale,
+    acquires: Vec<&'a Acquire>,
+    holds: Vec<&'a Hold<'a>>,
+    /// Waits that did not end.
+    open: BTreeMap<u64, &'a Waiting>,
+    killed: BTreeMap<u32, u64>,
 }
 
-fn row(svg: &mut Svg, index: &Index<'_>, lock: &str, scale: Scale, process: u32, y: f64) {
-    let mut colours = COLOURS.iter().cycle();
-    let number = usize::try_from(process).unwrap_or(0) % COLOURS.len();
-    let colour = colours.nth(number).copied().unwrap_or("#666");
-    svg.text((10.0, y + 16.0), "", &format!("process {process}"));
-    disturbances(svg, index, scale, (lock, process), y);
-    for event in &index.history.events {
-        match event {
-            Event::Acquire(acquire)
-                if acquire.process == process
-                    && acquire.lock == lock
-                    && scale.shows(acquire.invoke, acquire.complete) =>
+impl<'a> Scene<'a> {
+    fn new(index: &'a Index<'a>, lock: &'a str, scale: Scale) -> Self {
+        let mut open = BTreeMap::new();
+        for event in &index.history.events {
+            if let Event::Waiting(waiting) = event
+                && waiting.lock == lock
             {
-                let (x1, x2) = (scale.x(acquire.invoke), scale.x(acquire.complete));
-                let style = r##"stroke="#999" stroke-dasharray="2 2""##;
-                svg.line((x1, y + 12.0), (x2, y + 12.0), style);
+                open.insert(waiting.op, waiting);
             }
-            Event::Waiting(waiting) if waiting.process == process && waiting.lock == lock => {
-                let ended = index.acquires().any(|acquire| acquire.op == waiting.op);
-                let died = index.history.killed().get(&process).copied();
-                let until = died.unwrap_or(u64::MAX);
-                if !ended && scale.shows(waiting.invoke, until) {
-                    let (x1, x2) = (scale.x(waiting.invoke), scale.x(until));
-                    svg.line(
-                        (x1, y + 12.0),
-                        (x2, y + 12.0),
-                        r##"stroke="#d00" stroke-width="2" stroke-dasharray="4 3""##,
-                    );
-                    svg.text(
-                        (x1 + 4.0, y + 8.0),
-                        r##"fill="#d00" font-size="10""##,
-                        "waits",
-                    );
-                }
-            }
-            _ => {}
+        }
+        for acquire in index.acquires() {
+            open.remove(&acquire.op);
+            // A multi-lock waits as one and ends as several.
+            acquire.group.map(|(group, _)| open.remove(&group));
+        }
+        let here = |acquire: &Acquire| acquire.lock == lock;
+        let acquires = index
+            .acquires()
+            .filter(|acquire| here(acquire) && scale.shows(acquire.invoke, acquire.complete));
+        let holds = index.holds.iter().filter(|hold| here(hold.acquire));
+        Self {
+            index,
+            lock,
+            scale,
+            acquires: acquires.collect(),
+            holds: holds.collect(),
+            open,
+            killed: index.history.killed(),
         }
     }
-    let holds = index.holds.iter();
-    for hold in holds.filter(|h| h.acquire.process == process && h.acquire.lock == lock) {
-        bar(svg, index, scale, hold, (y, colour));
+
+    fn rows(&self, violation: Option<&Violation>) -> Vec<u32> {
+        let named = violation.map_or(&[][..], |violation| &violation.ops);
+        let named = named.iter().filter_map(|op| u32::try_from(op >> 32).ok());
+        let mut rows: BTreeSet<u32> = named.collect();
+        for acquire in &self.acquires {
+            if rows.len() < ROWS {
+                rows.insert(acquire.process);
+            }
+        }
+        for hold in &self.holds {
+            let end = hold.ended().unwrap_or(hold.acquire.complete);
+            if rows.len() < ROWS && self.scale.shows(hold.acquire.complete, end) {
+                rows.insert(hold.acquire.process);
+            }
+        }
+        rows.into_iter().collect()
+    }
+
+    fn row(&self, svg: &mut Svg, process: u32, y: f64) {
+        let mut colours = COLOURS.iter().cycle();
+        let number = usize::try_from(process).unwrap_or(0) % COLOURS.len();
+        let colour = colours.nth(number).copied().unwrap_or("#666");
+        svg.text((10.0, y + 16.0), "", &format!("process {process}"));
+        self.disturbances(svg, process, y);
+        for acquire in self.acquires.iter().filter(|a| a.process == process) {
+            let (x1, x2) = (self.scale.x(acquire.invoke), self.scale.x(acquire.complete));
+            let style = r##"stroke="#999" stroke-dasharray="2 2""##;
+            svg.line((x1, y + 12.0), (x2, y + 12.0), style);
+        }
+        for waiting in self.open.values().filter(|w| w.process == process) {
+            self.waits(svg, waiting, y);
+        }
+        for hold in self.holds.iter().filter(|h| h.acquire.process == process) {
+            bar(svg, self.index, self.scale, hold, (y, colour));
+        }
+    }
+
+    /// A wait that did not end, or only with its process.
+    fn waits(&self, svg: &mut Svg, waiting: &Waiting, y: f64) {
+        let died = self.killed.get(&waiting.process).copied();
+        let until = died.unwrap_or(u64::MAX);
+        if !self.scale.shows(waiting.invoke, until) {
+            return;
+        }
+        let (x1, x2) = (self.scale.x(waiting.invoke), self.scale.x(until));
+        let style = r##"stroke="#d00" stroke-width="2" stroke-dasharray="4 3""##;
+        svg.line((x1, y + 12.0), (x2, y + 12.0), style);
+        let style = r##"fill="#d00" font-size="10""##;
+        svg.text((x1 + 4.0, y + 8.0), style, "waits");
+    }
+
+    /// What was done to a process, or to all, while it is shown.
+    fn disturbances(&self, svg: &mut Svg, process: u32, y: f64) {
+        let scale = self.scale;
+        // Where the last words end: others are not written over them.
+        let mut written = 0.0;
+        for fault in self.index.history.faults() {
+            let here = fault.process.is_none_or(|victim| victim == process)
+                && fault.lock.as_ref().is_none_or(|victim| victim == self.lock);
+            if !here || !scale.shows(fault.at, fault.until) {
+                continue;
+            }
+            let (x, w) = (scale.x(fault.at), scale.x(fault.until) - scale.x(fault.at));
+            svg.rect(
+                (x, y, w, 24.0),
+                r##"fill="#fc3" fill-opacity=".45""##,
+                &fault.kind,
+            );
+            if x >= written {
+                let style = r##"font-size="9" fill="#a60""##;
+                svg.text((x + 2.0, y + 31.0), style, &fault.kind);
+                written = x + 5.0 * as_f64(fault.kind.len());
+            }
+        }
+        if let Some(at) = self.killed.get(&process)
+            && scale.shows(*at, *at)
+        {
+            svg.text(
+                (scale.x(*at) - 5.0, y + 18.0),
+                r##"fill="#d00" font-size="16""##,
+                "✕",
+            );
+        }
     }
 }
 
@@ -223,45 +282,6 @@ fn bar(svg: &mut Svg, index: &Index<'_>, scale: Scale, hold: &Hold<'_>, (y, colo
             (x + 4.0, y + 16.0),
             r##"fill="#fff" font-size="10""##,
             &words,
-        );
-    }
-}
-
-/// What was done to a process, or to all, while it is shown.
-fn disturbances(
-    svg: &mut Svg,
-    index: &Index<'_>,
-    scale: Scale,
-    (lock, process): (&str, u32),
-    y: f64,
-) {
-    // Where the last words end: others are not written over them.
-    let mut written = 0.0;
-    for fault in index.history.faults() {
-        let here = fault.process.is_none_or(|victim| victim == process)
-            && fault.lock.as_ref().is_none_or(|victim| victim == lock);
-        if !here || !scale.shows(fault.at, fault.until) {
-            continue;
-        }
-        let (x, w) = (scale.x(fault.at), scale.x(fault.until) - scale.x(fault.at));
-        svg.rect(
-            (x, y, w, 24.0),
-            r##"fill="#fc3" fill-opacity=".45""##,
-            &fault.kind,
-        );
-        if x >= written {
-            let style = r##"font-size="9" fill="#a60""##;
-            svg.text((x + 2.0, y + 31.0), style, &fault.kind);
-            written = x + 5.0 * as_f64(fault.kind.len());
-        }
-    }
-    if let Some(at) = index.history.killed().get(&process)
-        && scale.shows(*at, *at)
-    {
-        svg.text(
-            (scale.x(*at) - 5.0, y + 18.0),
-            r##"fill="#d00" font-size="16""##,
-            "✕",
         );
     }
 }

@@ -11,9 +11,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_REMEMBER: Duration = Duration::from_secs(86_400);
 const SHORTEST_REMEMBER: Duration = Duration::from_secs(1);
 /// Connections for claims, renewals and releases, made on demand: commits of many share a flush only
-/// if they are under way together. The bell has two more. Four processes that use all of them stay
-/// below the 151 connections that a server allows by default.
-const DEFAULT_POOL: usize = 32;
+/// if they are under way together. The bell has two more. Eight processes that use all of them stay
+/// below the 151 connections that a server allows by default; with 32, six of them did not.
+const DEFAULT_POOL: usize = 16;
 const LARGEST_POOL: usize = 512;
 /// The port of both servers.
 const PORT: u16 = 3306;

@@ -79,7 +79,10 @@ pub(super) struct Mysql {
 
 impl Mysql {
     pub(super) fn start() -> Result<Self> {
-        let setup = MariaDb::with().clock_shim();
+        // Connections of clients that were killed or cut off stay for a while, and an operator wants one too.
+        let setup = MariaDb::with()
+            .clock_shim()
+            .option("max-connections", "500");
         Ok(Self {
             stranger: None,
             server: disk::on_a_small_one(setup, |setup| setup.disk(96)).start()?,

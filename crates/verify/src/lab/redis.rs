@@ -62,8 +62,11 @@ impl Redis {
         let setup = lasting(Server::with())
             .config("auto-aof-rewrite-min-size", "8mb")
             .clock_shim();
+        // A small disk is in memory, where flushing costs nothing. And it has to be flushed: a server that
+        // goes on after a write failed may leave a log that it cannot read again.
+        let on_disk = |setup: RedisBuilder| setup.disk(64).append_only("always");
         Ok(Self {
-            server: disk::on_a_small_one(setup, |setup| setup.disk(64)).start()?,
+            server: disk::on_a_small_one(setup, on_disk).start()?,
             stepped: Duration::ZERO,
             behind_until: BootTime::default(),
             spared: false,

@@ -31,6 +31,8 @@ pub struct Etcd {
     parts: Parts,
 }
 
+super::process::signals!(Etcd);
+
 impl Etcd {
     /// A server of one member, without passwords.
     pub fn start() -> Result<Self> {
@@ -99,16 +101,6 @@ impl Etcd {
         self.parts.disk.as_ref()
     }
 
-    /// The process, for signals.
-    pub fn process(&self) -> &ServerProcess {
-        &self.process
-    }
-
-    /// Kills it, as a machine that loses its power does.
-    pub fn kill(&self) -> Result<()> {
-        self.process.kill()
-    }
-
     /// Starts it again on the same ports with the data that it kept, after killing it if it runs.
     /// A member of a cluster needs the company of another to get ready.
     pub fn start_again(&self) -> Result<()> {
@@ -158,21 +150,6 @@ impl Etcd {
         ];
         etcdctl(&args.each_ref().map(String::as_str))?;
         self.start_again()
-    }
-
-    /// Stops it with SIGSTOP: connections stay open, nothing is answered.
-    pub fn pause(&self) -> Result<()> {
-        self.process.pause()
-    }
-
-    /// Lets it go on.
-    pub fn resume(&self) -> Result<()> {
-        self.process.resume()
-    }
-
-    /// Whether it runs; a paused one does.
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
     }
 
     /// Runs `etcdctl` against this member, as root where there are passwords and with the client's

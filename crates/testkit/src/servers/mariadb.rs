@@ -34,6 +34,8 @@ pub struct MariaDb {
     parts: Parts,
 }
 
+super::process::signals!(MariaDb);
+
 impl MariaDb {
     /// A server with the engine's defaults, as far as they matter to clients.
     pub fn start() -> Result<Self> {
@@ -100,16 +102,6 @@ impl MariaDb {
         self.parts.disk.as_ref()
     }
 
-    /// The process, for signals.
-    pub fn process(&self) -> &ServerProcess {
-        &self.process
-    }
-
-    /// Kills it, as a machine that loses its power does.
-    pub fn kill(&self) -> Result<()> {
-        self.process.kill()
-    }
-
     /// Starts it again on the same port with the data that it kept, after killing it if it runs.
     pub fn start_again(&self) -> Result<()> {
         self.process.restart()?;
@@ -123,21 +115,6 @@ impl MariaDb {
         unpack(self.folder())?;
         self.process.restart()?;
         self.set_up()
-    }
-
-    /// Stops it with SIGSTOP: connections stay open, nothing is answered.
-    pub fn pause(&self) -> Result<()> {
-        self.process.pause()
-    }
-
-    /// Lets it go on.
-    pub fn resume(&self) -> Result<()> {
-        self.process.resume()
-    }
-
-    /// Whether it runs; a paused one does.
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
     }
 
     /// Steps the wall clock of a server that was started with

@@ -10,6 +10,40 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Host, failed, spawner, until};
 
+/// What every server passes on to its process.
+macro_rules! signals {
+    ($server:ident) => {
+        impl $server {
+            /// The process, for signals.
+            pub fn process(&self) -> &$crate::servers::ServerProcess {
+                &self.process
+            }
+
+            /// Kills it, as a machine that loses its power does.
+            pub fn kill(&self) -> clinch_core::Result<()> {
+                self.process.kill()
+            }
+
+            /// Stops it with SIGSTOP: connections stay open, nothing is answered.
+            pub fn pause(&self) -> clinch_core::Result<()> {
+                self.process.pause()
+            }
+
+            /// Lets it go on.
+            pub fn resume(&self) -> clinch_core::Result<()> {
+                self.process.resume()
+            }
+
+            /// Whether it runs; a paused one does.
+            pub fn is_running(&self) -> bool {
+                self.process.is_running()
+            }
+        }
+    };
+}
+
+pub(super) use signals;
+
 /// Ends at once if the parent died before the kernel was told to kill us with it.
 const GUARDED: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
 

@@ -38,6 +38,8 @@ pub struct Redis {
     monitor: Mutex<Option<Monitor>>,
 }
 
+super::process::signals!(Redis);
+
 impl Redis {
     /// A server without persistence and password.
     pub fn start() -> Result<Self> {
@@ -120,16 +122,6 @@ impl Redis {
         self.parts.disk.as_ref()
     }
 
-    /// The process, for signals.
-    pub fn process(&self) -> &ServerProcess {
-        &self.process
-    }
-
-    /// Kills it, as a machine that loses its power does.
-    pub fn kill(&self) -> Result<()> {
-        self.process.kill()
-    }
-
     /// Starts it again on the same port with the data that it kept, after killing it if it runs.
     pub fn start_again(&self) -> Result<()> {
         self.process.restart()?;
@@ -146,21 +138,6 @@ impl Redis {
         self.process.kill()?;
         self.parts.folder.empty("data")?;
         self.start_again()
-    }
-
-    /// Stops it with SIGSTOP: connections stay open, nothing is answered.
-    pub fn pause(&self) -> Result<()> {
-        self.process.pause()
-    }
-
-    /// Lets it go on.
-    pub fn resume(&self) -> Result<()> {
-        self.process.resume()
-    }
-
-    /// Whether it runs; a paused one does.
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
     }
 
     /// Steps the wall clock of a server that was started with

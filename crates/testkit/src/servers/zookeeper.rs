@@ -33,6 +33,8 @@ pub struct ZooKeeper {
     parts: Parts,
 }
 
+super::process::signals!(ZooKeeper);
+
 impl ZooKeeper {
     /// A server alone, with ticks of 200 ms and sessions of 400 ms to 10 minutes.
     pub fn start() -> Result<Self> {
@@ -88,16 +90,6 @@ impl ZooKeeper {
         self.parts.disk.as_ref()
     }
 
-    /// The process, for signals.
-    pub fn process(&self) -> &ServerProcess {
-        &self.process
-    }
-
-    /// Kills it, as a machine that loses its power does.
-    pub fn kill(&self) -> Result<()> {
-        self.process.kill()
-    }
-
     /// Starts it again on the same port with its data, after killing it if it runs, and waits until
     /// it serves.
     pub fn start_again(&self) -> Result<()> {
@@ -116,21 +108,6 @@ impl ZooKeeper {
         self.process.kill()?;
         self.parts.folder.empty("data/version-2")?;
         self.process.restart()
-    }
-
-    /// Stops it with SIGSTOP: connections stay open, nothing is answered.
-    pub fn pause(&self) -> Result<()> {
-        self.process.pause()
-    }
-
-    /// Lets it go on.
-    pub fn resume(&self) -> Result<()> {
-        self.process.resume()
-    }
-
-    /// Whether it runs; a paused one does.
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
     }
 
     /// What the server answers to a four-letter word (`ruok`, `mntr`, `cons`, `dump`, …).

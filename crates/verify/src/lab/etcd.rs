@@ -5,7 +5,7 @@ use std::time::Duration;
 use clinch::{Error, ErrorKind, Result};
 use clinch_testkit::servers::{Etcd as Member, EtcdCluster, Network};
 
-use super::outage::{Outage, Whom, processes};
+use super::outage::{OF_THREE, Outage, Whom, processes};
 use super::partition::{self, From};
 use super::{Engine, EngineFault, fault};
 use crate::check::Property;
@@ -30,36 +30,8 @@ enum Kind {
     Revoke,
 }
 
-/// The last ones need hosts.
-const FAULTS: [(Kind, EngineFault); 13] = [
-    (
-        Kind::Outage(Outage::Killed, Whom::Leader),
-        fault("leader killed, started with its data", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Paused, Whom::Leader),
-        fault("leader paused", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Killed, Whom::Follower),
-        fault("follower killed, started with its data", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Paused, Whom::Follower),
-        fault("follower paused", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Killed, Whom::Majority),
-        fault("two members killed, started with their data", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Killed, Whom::All),
-        fault("all members killed, started with their data", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Paused, Whom::All),
-        fault("all members paused", &[]),
-    ),
+/// What is done besides the outages of every group of three. The last ones need hosts.
+const OWN: [(Kind, EngineFault); 6] = [
     (
         Kind::CutOff(Whom::Leader),
         fault("leader cut off from the others", &[]),
@@ -70,7 +42,7 @@ const FAULTS: [(Kind, EngineFault); 13] = [
     ),
     (
         Kind::Compact,
-        fault("history compacted, members defragmented", &[]),
+        fault("history compacted, servers defragmented", &[]),
     ),
     (
         Kind::Revoke,
@@ -82,17 +54,22 @@ const FAULTS: [(Kind, EngineFault); 13] = [
     ),
     (
         Kind::Hidden(Whom::Majority),
-        fault("two members cut off from everybody", &[]),
+        fault("two servers cut off from everybody", &[]),
     ),
 ];
 
-/// How many faults need no hosts.
-const EVERYWHERE: usize = 11;
+impl Kind {
+    fn needs_hosts(self) -> bool {
+        matches!(self, Self::Hidden(_))
+    }
+}
 
 pub(super) struct Etcd {
     cluster: EtcdCluster,
     /// Where members have hosts of their own.
     network: Option<Network>,
+    /// What can be done here.
+    faults: Vec<(Kind, EngineFault)>,
     /// The places of those that are away.
     away: Vec<usize>,
     version: String,
@@ -109,11 +86,23 @@ impl Etcd {
         let line = status
             .lines()
             .find_map(|line| line.split_once("\"Version\" : "));
+        let version = line.map_or("", |(_, v)| v.trim_matches('"')).to_owned();
+        let outages = OF_THREE.iter().map(|(outage, whom, name)| {
+            let stood_still = *outage == Outage::Paused && *whom != Whom::Follower;
+            let excuses = match stood_still && revokes_living_leases(&version) {
+                true => PAUSED,
+                false => &[],
+            };
+            (Kind::Outage(*outage, *whom), fault(name, excuses))
+        });
+        let mut faults: Vec<_> = outages.chain(OWN).collect();
+        faults.retain(|(kind, _)| network.is_some() || !kind.needs_hosts());
         Ok(Self {
             cluster,
             network,
+            faults,
             away: Vec::new(),
-            version: line.map_or("", |(_, v)| v.trim_matches('"')).to_owned(),
+            version,
         })
     }
 
@@ -160,29 +149,14 @@ impl Engine for Etcd {
     }
 
     fn faults(&self) -> Vec<EngineFault> {
-        let count = match self.network {
-            Some(_) => FAULTS.len(),
-            None => EVERYWHERE,
-        };
-        let excused = |(kind, fault): &(Kind, EngineFault)| match kind {
-            Kind::Outage(Outage::Paused, Whom::Leader | Whom::All)
-                if revokes_living_leases(&self.version) =>
-            {
-                EngineFault {
-                    excuses: PAUSED,
-                    ..*fault
-                }
-            }
-            _ => *fault,
-        };
-        FAULTS.iter().take(count).map(excused).collect()
+        self.faults.iter().map(|(_, fault)| *fault).collect()
     }
 
     fn begin(&mut self, fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
-        let Some((kind, _)) = FAULTS.get(fault) else {
+        let Some((kind, _)) = self.faults.get(fault).copied() else {
             return Ok(None);
         };
-        match *kind {
+        match kind {
             Kind::Outage(outage, whom) => {
                 self.choose(whom)?;
                 let members = self.cluster.members();
@@ -203,10 +177,10 @@ impl Engine for Etcd {
     }
 
     fn end(&mut self, fault: usize) -> Result<()> {
-        let Some((kind, _)) = FAULTS.get(fault) else {
+        let Some((kind, _)) = self.faults.get(fault).copied() else {
             return Ok(());
         };
-        if let Kind::Outage(outage, _) = *kind {
+        if let Kind::Outage(outage, _) = kind {
             let members = self.cluster.members();
             outage.end(&processes(members, &self.away, Member::process)?)?;
         }

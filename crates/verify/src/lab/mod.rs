@@ -120,13 +120,19 @@ pub(crate) trait Engine: Send {
     fn url(&self) -> String;
 
     /// What can be done to it.
-    fn faults(&self) -> Vec<EngineFault>;
+    fn faults(&self) -> Vec<EngineFault> {
+        Vec::new()
+    }
 
     /// Begins the fault with this number; what was done, if that was something else.
-    fn begin(&mut self, fault: usize, span: Duration) -> Result<Option<EngineFault>>;
+    fn begin(&mut self, _fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
+        Ok(None)
+    }
 
     /// Ends it.
-    fn end(&mut self, fault: usize) -> Result<()>;
+    fn end(&mut self, _fault: usize) -> Result<()> {
+        Ok(())
+    }
 
     /// What it is, with its version.
     fn version(&self) -> String;

@@ -54,6 +54,33 @@ impl Whom {
     }
 }
 
+/// What is done to every group of three, with its name.
+pub(super) const OF_THREE: [(Outage, Whom, &str); 7] = [
+    (
+        Outage::Killed,
+        Whom::Leader,
+        "leader killed, started with its data",
+    ),
+    (Outage::Paused, Whom::Leader, "leader paused"),
+    (
+        Outage::Killed,
+        Whom::Follower,
+        "follower killed, started with its data",
+    ),
+    (Outage::Paused, Whom::Follower, "follower paused"),
+    (
+        Outage::Killed,
+        Whom::Majority,
+        "two servers killed, started with their data",
+    ),
+    (
+        Outage::Killed,
+        Whom::All,
+        "all servers killed, started with their data",
+    ),
+    (Outage::Paused, Whom::All, "all servers paused"),
+];
+
 /// The processes at these places.
 pub(super) fn processes<'s, S>(
     servers: &'s [S],

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clinch::Result;
 use clinch_testkit::servers::{Ensemble, Network, ZooKeeper as Server};
 
-use super::outage::{Outage, Whom, processes};
+use super::outage::{OF_THREE, Outage, Whom, processes};
 use super::partition::{self, From};
 use super::{Engine, EngineFault, disk, fault};
 use crate::check::Property;
@@ -25,36 +25,8 @@ enum Kind {
     FullDisk(Whom),
 }
 
-/// The last ones need hosts and small disks.
-const FAULTS: [(Kind, EngineFault); 14] = [
-    (
-        Kind::Outage(Outage::Killed, Whom::Leader),
-        fault("leader killed, started with its data", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Paused, Whom::Leader),
-        fault("leader paused", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Killed, Whom::Follower),
-        fault("follower killed, started with its data", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Paused, Whom::Follower),
-        fault("follower paused", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Killed, Whom::Majority),
-        fault("two servers killed, started with their data", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Killed, Whom::All),
-        fault("all servers killed, started with their data", &[]),
-    ),
-    (
-        Kind::Outage(Outage::Paused, Whom::All),
-        fault("all servers paused", &[]),
-    ),
+/// What is done besides the outages of every group of three. The last ones need hosts and small disks.
+const OWN: [(Kind, EngineFault); 7] = [
     (
         Kind::Empty,
         fault("follower killed, started without data", &[]),
@@ -114,7 +86,9 @@ impl ZooKeeper {
             None => Ensemble::start_with(setup)?,
         };
         let disks = ensemble.servers().iter().all(|s| s.disk().is_some());
-        let mut faults = FAULTS.to_vec();
+        let outages =
+            OF_THREE.map(|(outage, whom, name)| (Kind::Outage(outage, whom), fault(name, &[])));
+        let mut faults: Vec<_> = outages.into_iter().chain(OWN).collect();
         faults.retain(|(kind, _)| {
             (network.is_some() || !kind.needs_hosts()) && (disks || !kind.needs_disks())
         });

@@ -87,18 +87,6 @@ impl Engine for File {
         format!("sqlite:{}", self.0.path().join("wrong.db").display())
     }
 
-    fn faults(&self) -> Vec<EngineFault> {
-        Vec::new()
-    }
-
-    fn begin(&mut self, _fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
-        Ok(None)
-    }
-
-    fn end(&mut self, _fault: usize) -> Result<()> {
-        Ok(())
-    }
-
     fn version(&self) -> String {
         format!("SQLite {}", rusqlite::version())
     }
@@ -122,10 +110,6 @@ impl Engine for Database {
         self.0.kill_connections().map(|_| None)
     }
 
-    fn end(&mut self, _fault: usize) -> Result<()> {
-        Ok(())
-    }
-
     fn version(&self) -> String {
         let version = self.0.sql("SELECT VERSION()");
         format!("MariaDB {}", version.unwrap_or_default())
@@ -137,18 +121,6 @@ struct Coordination(ZooKeeper);
 impl Engine for Coordination {
     fn url(&self) -> String {
         self.0.url()
-    }
-
-    fn faults(&self) -> Vec<EngineFault> {
-        Vec::new()
-    }
-
-    fn begin(&mut self, _fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
-        Ok(None)
-    }
-
-    fn end(&mut self, _fault: usize) -> Result<()> {
-        Ok(())
     }
 
     fn version(&self) -> String {

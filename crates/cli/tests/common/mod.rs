@@ -15,6 +15,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+const BIN: &str = env!("CARGO_BIN_EXE_clinch");
+
 /// A folder with a store of its own.
 pub(crate) struct Sandbox {
     dir: PathBuf,
@@ -37,9 +39,11 @@ impl Sandbox {
         format!("sqlite:{}", self.path("locks.db").display())
     }
 
-    /// The command on this store, in this folder.
+    /// The command on this store, in this folder. What the tests' own parent ignores, such as the
+    /// interrupts that a shell keeps from its background jobs, is not ignored here.
     pub(crate) fn clinch(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_clinch"));
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,QUIT,TERM", BIN]);
         self.prepare(&mut command);
         command.args(args);
         command
@@ -47,7 +51,7 @@ impl Sandbox {
 
     /// Any command in this folder, with `clinch` in its path and this store as the default.
     pub(crate) fn prepare(&self, command: &mut Command) {
-        let bin = Path::new(env!("CARGO_BIN_EXE_clinch")).parent().unwrap();
+        let bin = Path::new(BIN).parent().unwrap();
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
         command
             .env("PATH", path)

@@ -110,7 +110,7 @@ async fn a_replica_is_refused() {
 #[tokio::test]
 async fn doctor_tells_of_settings_that_lose_grants() {
     let server = MariaDb::with()
-        .option("max-connections", "12")
+        .option("max-connections", "24")
         .start()
         .unwrap();
     let client = Client::at(&server).await;

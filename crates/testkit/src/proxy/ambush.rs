@@ -21,6 +21,11 @@ impl Ambush {
         receiver
     }
 
+    /// Waits for no reply any more.
+    pub(super) fn lift(&self) {
+        *self.0.lock().unwrap() = None;
+    }
+
     /// A reply has come; the one who waits for it, if it is that.
     pub(super) fn reply(&self) -> Option<oneshot::Sender<Link>> {
         let mut waiting = self.0.lock().unwrap();
@@ -44,6 +49,9 @@ mod tests {
         let _receiver = ambush.lay(2);
         assert!(ambush.reply().is_none());
         assert!(ambush.reply().is_some());
+        assert!(ambush.reply().is_none());
+        let _receiver = ambush.lay(1);
+        ambush.lift();
         assert!(ambush.reply().is_none());
     }
 }

@@ -239,6 +239,7 @@ impl Proxy {
     /// Undoes every fault; bytes that were held are flushed.
     pub fn heal(&self) {
         self.refuse(false);
+        self.shared.ambush.lift();
         self.each(|rules| *rules = Rules::default());
     }
 

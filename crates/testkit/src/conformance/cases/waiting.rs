@@ -143,7 +143,10 @@ async fn a_waiter_keeps_its_place(ctx: &Ctx) -> Outcome {
 }
 
 async fn an_old_grant_told_late_is_not_believed(ctx: &Ctx) -> Outcome {
-    let (a, b) = (ctx.client().await, ctx.client().await);
+    let a = ctx.client().await;
+    // It goes on while it is cut off, however long the others take on a busy machine.
+    let patience = Duration::from_secs(300);
+    let b = ctx.client_with(|builder| builder.patience(patience)).await;
     let first = a.lock("x").lease(ctx.long()).acquire().await?;
     let away = b.lock("x").lease(ctx.lease());
     let mut away = tokio::spawn(async move { away.acquire().await });

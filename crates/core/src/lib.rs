@@ -48,4 +48,4 @@ pub use time::{
     BootTime, Clock, ManualClock, Sleep, format_duration, parse_duration, sequence_micros,
 };
 pub use token::{LOCAL_BITS, MAX_LOCAL, MAX_SEQ, Mode, Sequencer, Token};
-pub use url::{StoreUrl, percent_decode, redact};
+pub use url::{StoreUrl, TlsFiles, percent_decode, redact};

@@ -2,10 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::{Error, Result};
+
+/// The files of an encrypted connection: what `ca=`, `cert=` and `key=` name; see
+/// [`StoreUrl::take_tls_files`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsFiles {
+    /// Who signs the servers' certificates.
+    pub ca: Option<PathBuf>,
+    /// The client's own certificate and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
 
 /// A store's address: `scheme:rest?key=value&…`.
 ///
@@ -76,6 +87,53 @@ impl StoreUrl {
         self.take(key)
             .map(|text| crate::time::parse_duration(&text))
             .transpose()
+    }
+
+    /// Takes a parameter out that is `on` or `off`; off without one.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// let mut url: clinch_core::StoreUrl = "etcd://a?tls=on".parse()?;
+    /// assert!(url.take_switch("tls")?);
+    /// assert!(!url.take_switch("tls")?); // taken
+    /// # Ok(()) }
+    /// ```
+    pub fn take_switch(&mut self, key: &str) -> Result<bool> {
+        match self.take(key).as_deref() {
+            None | Some("off" | "no") => Ok(false),
+            Some("on" | "yes") => Ok(true),
+            Some(other) => {
+                Err(Error::invalid(format!("{key}={other} is not known"))
+                    .with_advice("use on or off"))
+            }
+        }
+    }
+
+    /// Takes out which files an encrypted connection uses. Where it is not encrypted there must be
+    /// none; `advice` says how to encrypt it.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// let mut url: clinch_core::StoreUrl = "etcd://a?tls=on&ca=/etc/ca.pem".parse()?;
+    /// let encrypted = url.take_switch("tls")?;
+    /// let files = url.take_tls_files(encrypted, "add tls=on")?;
+    /// assert_eq!(files.ca.unwrap().to_str(), Some("/etc/ca.pem"));
+    /// # Ok(()) }
+    /// ```
+    pub fn take_tls_files(&mut self, encrypted: bool, advice: &'static str) -> Result<TlsFiles> {
+        let files = TlsFiles {
+            ca: self.take("ca").map(PathBuf::from),
+            client: match (self.take("cert"), self.take("key")) {
+                (Some(cert), Some(key)) => Some((cert.into(), key.into())),
+                (None, None) => None,
+                _ => return Err(Error::invalid("cert and key are given together")),
+            },
+        };
+        if !encrypted && files != TlsFiles::default() {
+            let text = "ca, cert and key need an encrypted connection";
+            return Err(Error::invalid(text).with_advice(advice));
+        }
+        Ok(files)
     }
 
     /// Refuses the parameters that nobody took.

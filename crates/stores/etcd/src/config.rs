@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clinch_core::{Error, Result, StoreUrl, percent_decode};
+use clinch_core::{Error, Result, StoreUrl, TlsFiles, percent_decode};
 
 /// How long one request may take.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -80,28 +80,9 @@ impl Config {
             }
             members.push(member);
         }
-        let encrypted = match url.take("tls").as_deref() {
-            None | Some("off" | "no") => false,
-            Some("on" | "yes") => true,
-            Some(other) => {
-                return Err(Error::invalid(format!("tls={other} is not known"))
-                    .with_advice("use on or off"));
-            }
-        };
-        let tls = Tls {
-            ca: url.take("ca").map(PathBuf::from),
-            client: match (url.take("cert"), url.take("key")) {
-                (Some(cert), Some(key)) => Some((cert.into(), key.into())),
-                (None, None) => None,
-                _ => return Err(Error::invalid("cert and key are given together")),
-            },
-        };
-        if !encrypted && tls != Tls::default() {
-            return Err(
-                Error::invalid("ca, cert and key need an encrypted connection")
-                    .with_advice("add tls=on"),
-            );
-        }
+        let encrypted = url.take_switch("tls")?;
+        let TlsFiles { ca, client } = url.take_tls_files(encrypted, "add tls=on")?;
+        let tls = Tls { ca, client };
         if encrypted && !cfg!(feature = "tls") {
             return Err(Error::new(
                 clinch_core::ErrorKind::Unsupported,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clinch_core::{Error, Result, StoreUrl, percent_decode};
+use clinch_core::{Error, Result, StoreUrl, TlsFiles, percent_decode};
 
 /// How long a reply is waited for before the connection is given up.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -168,20 +168,8 @@ fn tls(url: &mut StoreUrl) -> Result<Option<Tls>> {
             return Err(not_known("tls", other, known));
         }
     };
-    let ca = url.take("ca").map(PathBuf::from);
-    let client = match (url.take("cert"), url.take("key")) {
-        (Some(cert), Some(key)) => Some((cert.into(), key.into())),
-        (None, None) => None,
-        _ => return Err(Error::invalid("cert and key are given together")),
-    };
-    match check {
-        Some(check) => Ok(Some(Tls { ca, client, check })),
-        None if ca.is_some() || client.is_some() => Err(Error::invalid(
-            "ca, cert and key need an encrypted connection",
-        )
-        .with_advice("add tls=on")),
-        None => Ok(None),
-    }
+    let TlsFiles { ca, client } = url.take_tls_files(check.is_some(), "add tls=on")?;
+    Ok(check.map(|check| Tls { ca, client, check }))
 }
 
 fn host_and_port(text: &str) -> Result<(String, u16)> {

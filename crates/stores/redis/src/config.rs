@@ -220,20 +220,11 @@ impl Config {
             )
             .with_advice("use it on one server, with sentinels or with redis+quorum:"));
         }
+        let files = url.take_tls_files(encrypted, "use rediss://, or tls=yes")?;
         let tls = Tls {
-            ca: url.take("ca").map(PathBuf::from),
-            client: match (url.take("cert"), url.take("key")) {
-                (Some(cert), Some(key)) => Some((cert.into(), key.into())),
-                (None, None) => None,
-                _ => return Err(Error::invalid("cert and key are given together")),
-            },
+            ca: files.ca,
+            client: files.client,
         };
-        if !encrypted && tls != Tls::default() {
-            return Err(
-                Error::invalid("ca, cert and key need an encrypted connection")
-                    .with_advice("use rediss://, or tls=yes"),
-            );
-        }
         let config = Self {
             scheme,
             topology,

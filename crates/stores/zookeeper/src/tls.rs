@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clinch_core::{Error, Result, StoreUrl};
+use clinch_core::{Error, Result, StoreUrl, TlsFiles};
 use zookeeper_client::{Client, Connector, Error as Zk};
 
 #[cfg(feature = "tls")]
@@ -32,30 +32,14 @@ pub(crate) struct Tls {
 
 impl Tls {
     pub(crate) fn from_url(url: &mut StoreUrl) -> Result<Option<Self>> {
-        let encrypted = match url.take("tls").as_deref() {
-            None | Some("off" | "no") => false,
-            Some("on" | "yes") => true,
-            Some(other) => {
-                return Err(Error::invalid(format!("tls={other} is not known"))
-                    .with_advice("use on or off"));
-            }
-        };
-        let ca = url.take("ca").map(PathBuf::from);
-        let client = match (url.take("cert"), url.take("key")) {
-            (Some(cert), Some(key)) => Some((cert.into(), key.into())),
-            (None, None) => None,
-            _ => return Err(Error::invalid("cert and key are given together")),
-        };
-        match (encrypted, ca) {
-            (false, None) if client.is_none() => Ok(None),
-            (false, _) => Err(
-                Error::invalid("ca, cert and key need an encrypted connection")
-                    .with_advice("add tls=on"),
-            ),
+        let encrypted = url.take_switch("tls")?;
+        let TlsFiles { ca, client } = url.take_tls_files(encrypted, "add tls=on")?;
+        match ca {
+            _ if !encrypted => Ok(None),
+            Some(ca) => Ok(Some(Self { ca, client })),
             // The driver trusts nobody by itself.
-            (true, None) => Err(Error::invalid("an encrypted connection needs ca")
+            None => Err(Error::invalid("an encrypted connection needs ca")
                 .with_advice("name the PEM file of the authority that the servers are signed by")),
-            (true, Some(ca)) => Ok(Some(Self { ca, client })),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use clinch_core::memory::{Faults, Op};
+use clinch_core::memory::{Fault, Faults, Op};
 use clinch_core::store::{
     Baton, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness, Hold, LockView,
     ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wake, Wakes,
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 /// Makes the requests of one client fail on purpose, above any store.
 ///
 /// A lost reply, an error before the effect, a hang, a delay and a cut-off client are then the same
-/// code for every store. Unlike in the memory store, [`Faults::drop_wakes`] loses the wakes that
+/// code for every store. A client that is cut off loses the replies that are on their way. Unlike in the memory store, [`Faults::drop_wakes`] loses the wakes that
 /// *this* client would get; a client that is cut off gets none either.
 ///
 /// ```
@@ -47,8 +47,8 @@ pub struct Faulty {
 #[derive(Debug, Default)]
 struct Seen {
     names: BTreeSet<Name>,
-    /// Claims that the store has acknowledged as waiting, and that have not ended since.
-    waiting: HashMap<RequestId, Name>,
+    /// Claims that have not ended, and whether the store has acknowledged them as waiting.
+    open: HashMap<RequestId, (Name, bool)>,
 }
 
 impl Faulty {
@@ -78,24 +78,35 @@ impl Faulty {
     /// How many claims of this client wait for a name, by the store's answers to them.
     pub fn waiting(&self, name: &Name) -> usize {
         let seen = self.seen.lock().unwrap();
-        seen.waiting.values().filter(|waits| *waits == name).count()
+        let waits = |(of, waits): &&(Name, bool)| of == name && *waits;
+        seen.open.values().filter(waits).count()
     }
 
     async fn claim_inside(&self, claim: &Claim) -> Result<ClaimReply> {
-        self.seen.lock().unwrap().names.insert(claim.name.clone());
+        {
+            let mut seen = self.seen.lock().unwrap();
+            seen.names.insert(claim.name.clone());
+            let unsure = (claim.name.clone(), false);
+            seen.open.entry(claim.request).or_insert(unsure);
+        }
         let reply = self.inner.claim(claim).await?;
         let mut seen = self.seen.lock().unwrap();
         match reply {
-            ClaimReply::Queued(_) => seen.waiting.insert(claim.request, claim.name.clone()),
-            _ => seen.waiting.remove(&claim.request),
-        };
+            // A grant may have been pushed meanwhile: then it is not open any more.
+            ClaimReply::Queued(_) => {
+                if let Some((_, waits)) = seen.open.get_mut(&claim.request) {
+                    *waits = true;
+                }
+            }
+            _ => drop(seen.open.remove(&claim.request)),
+        }
         drop(seen);
         Ok(reply)
     }
 
     async fn withdraw_inside(&self, claim: &Claim) -> Result<()> {
         self.inner.withdraw(claim).await?;
-        self.seen.lock().unwrap().waiting.remove(&claim.request);
+        self.seen.lock().unwrap().open.remove(&claim.request);
         Ok(())
     }
 
@@ -118,6 +129,11 @@ impl Faulty {
             before.map_err(|e| e.with_store(scheme))?;
         }
         let reply = request.await;
+        // A client that was cut off meanwhile hears nothing of what it had asked before.
+        let fault = match self.faults.is_cut() {
+            true => Some(Fault::ReplyLost),
+            false => fault,
+        };
         if let Some(fault) = fault {
             let after = fault.after(&self.clock).await;
             after.map_err(|e| e.with_store(scheme))?;
@@ -152,7 +168,7 @@ impl Store for Faulty {
                                 () = to.closed() => return,
                             }
                             if matches!(wake, Wake::Granted(_)) {
-                                seen.lock().unwrap().waiting.remove(&request);
+                                seen.lock().unwrap().open.remove(&request);
                             }
                             to.send(wake);
                         }

@@ -15,7 +15,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clinch_core::store::{Claim, ClaimReply, Wake, WakeBook};
@@ -26,8 +26,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::error::Trouble;
-use crate::group::Group;
 use crate::pool::{How, Pool, talk};
+use crate::recent::Recent;
 use crate::row::{Row, bytes, optional};
 use crate::sql::{Sql, names};
 
@@ -52,8 +52,7 @@ struct Awaited {
 #[derive(Debug)]
 pub(crate) struct Bell {
     pool: Arc<Pool>,
-    /// Who is to keep the rows of grants; it has the bell itself.
-    group: OnceLock<Weak<Group>>,
+    recent: Arc<Recent>,
     me: ClientId,
     ns: Vec<u8>,
     /// Who listens.
@@ -71,10 +70,10 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    pub(crate) fn new(pool: Arc<Pool>, me: ClientId, ns: &str) -> Arc<Self> {
+    pub(crate) fn new(pool: Arc<Pool>, recent: Arc<Recent>, me: ClientId, ns: &str) -> Arc<Self> {
         Arc::new(Self {
             pool,
-            group: OnceLock::new(),
+            recent,
             me,
             ns: ns.as_bytes().to_vec(),
             book: WakeBook::default(),
@@ -85,11 +84,6 @@ impl Bell {
             greatest: AtomicU64::default(),
             closed: watch::Sender::default(),
         })
-    }
-
-    /// Who is to keep the rows of grants.
-    pub(crate) fn attach(&self, group: &Arc<Group>) {
-        let _ = self.group.set(Arc::downgrade(group));
     }
 
     fn awaited(&self) -> MutexGuard<'_, HashMap<RequestId, Awaited>> {
@@ -354,9 +348,7 @@ impl Bell {
                 ClaimReply::Granted(grant) => {
                     self.saw(grant.seq);
                     self.forget(request);
-                    if let Some(group) = self.group.get().and_then(Weak::upgrade) {
-                        group.keep_recent(&name, row.clone());
-                    }
+                    self.recent.keep(&name, row.clone());
                     self.book.deliver(request, Wake::Granted(grant));
                 }
                 ClaimReply::Queued(_) => {

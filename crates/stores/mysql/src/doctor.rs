@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clinch_core::store::{Finding, Severity};
-use clinch_core::{Clock, Result, sequence_micros};
+use clinch_core::{Clock, ErrorKind, Result, sequence_micros};
 
 use crate::config::Config;
 use crate::pool::Pool;
@@ -212,12 +212,14 @@ async fn transactions(pool: &Pool) -> Finding {
             "if rows of clinch_names are among them, their locks stand still: see \
              information_schema.innodb_trx",
         ),
-        Err(_) => finding(
-            Severity::Ok,
-            "transactions",
-            "this user may not look for open transactions (the right is PROCESS)".to_owned(),
-            "",
-        ),
+        Err(error) => {
+            let why = match error.kind() {
+                ErrorKind::Denied => "this user may not (the right is PROCESS)".to_owned(),
+                _ => error.to_string(),
+            };
+            let said = format!("open transactions cannot be looked for: {why}");
+            finding(Severity::Ok, "transactions", said, "")
+        }
     }
 }
 

@@ -113,6 +113,7 @@ pub(crate) fn connecting(error: mysql_async::Error, to: &str) -> Error {
             code if DENIED.contains(&code) => {
                 (ErrorKind::Denied, "check the user and the password")
             }
+            3159 => (ErrorKind::Denied, "the server wants TLS: add ?tls=on"),
             1251 | 2059 => (ErrorKind::Denied, "the user's way of login is not known"),
             1040 | 1203 => (
                 ErrorKind::Unreachable,
@@ -146,6 +147,8 @@ pub(crate) fn damaged(name: &str) -> Error {
         .with_advice("was it written by hand, or by another version of clinch?")
 }
 
+/// In one line, and without the words that the driver says twice before each error of the network.
 fn one_line(text: &str) -> String {
+    let text = text.replace("Input/output error: ", "");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -11,7 +11,7 @@ use mysql_async::Conn;
 use crate::error::Trouble;
 use crate::pool::{How, Pool, Reply, talk};
 use crate::row::optional;
-use crate::sql::Sql;
+use crate::sql::{Sql, user_lock};
 
 const HOLDER: &[u8] = b"the one who holds it";
 /// How often the usual lock tries again after a deadlock.
@@ -92,7 +92,7 @@ impl Updates {
         let pool = self.pool.clone();
         keeper::run(async move {
             let reply = pool.send(&sql, How::Prepared).await;
-            let reply = reply.and_then(whole);
+            let reply = reply.and_then(Reply::whole);
             let reply = reply.map_err(|trouble| trouble.into_error(pool.to()))?;
             Ok(reply.affected(0).unwrap_or(0))
         })
@@ -185,7 +185,7 @@ async fn classic(conn: &mut Conn, table: &str, key: u64) -> Result<(), Trouble> 
         (commit, false),
         (give, true),
     ] {
-        whole(talk(conn, &sql, prepared).await)?;
+        talk(conn, &sql, prepared).await.whole()?;
     }
     Ok(())
 }
@@ -199,16 +199,12 @@ pub(crate) struct LockBaton {
 
 impl LockBaton {
     pub(crate) async fn connect(pool: Arc<Pool>, name: &str) -> Result<Self> {
-        // Names of user-level locks are short.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
         let connecting = pool.clone();
         let conn = keeper::run(async move { connecting.connect().await }).await?;
         Ok(Self {
             pool,
             conn: Some(conn),
-            lock: format!("clinch.baton.{hash:016x}"),
+            lock: user_lock("baton", [name.as_bytes()]),
         })
     }
 
@@ -218,7 +214,7 @@ impl LockBaton {
             return Err(Error::new(ErrorKind::Internal, "the connection was lost"));
         };
         let (conn, value) = keeper::run(async move {
-            let reply = whole(talk(&mut conn, &Sql::new(text), false).await);
+            let reply = talk(&mut conn, &Sql::new(text), false).await.whole();
             let reply = reply.map_err(|trouble| trouble.into_error(pool.to()))?;
             Ok((conn, reply.into_first_value()))
         })
@@ -250,12 +246,5 @@ impl Baton for LockBaton {
 
     async fn remove(&mut self) -> Result<()> {
         self.pass().await
-    }
-}
-
-fn whole(reply: Reply) -> Result<Reply, Trouble> {
-    match reply.failed {
-        Some(trouble) => Err(trouble),
-        None => Ok(reply),
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! A name is one row, touched by its primary key only. An uncontended lock is one statement to take
 //! and one to give up. Reading order of the source: `schema` and `row` (what is kept), `sql` (the
-//! statements), `store`, `group` (the order of steps), `short` and `steps` (the two ways), `known`
-//! and `quiet` (what makes the short one cheaper), `bell` (how waiters are woken), `renewals`,
-//! `events`, `reaper`. The other locks that users of MySQL know are in `forms`.
+//! statements), `store`, `group` (the order of steps), `short` and `general` (the two ways; `steps`
+//! is what the second one works out), `known`, `quiet` and `recent` (what makes them cheaper),
+//! `turn` (what makes the second fair), `bell` (how waiters are woken), `renewals`, `events`,
+//! `reaper`. The other locks that users of MySQL know are in `forms`.
 
 mod bell;
 mod config;
@@ -13,6 +14,7 @@ mod error;
 mod events;
 mod floor;
 pub mod forms;
+mod general;
 mod group;
 mod inspect;
 mod known;
@@ -22,6 +24,7 @@ mod pool;
 mod promises;
 mod quiet;
 mod reaper;
+mod recent;
 mod renewals;
 mod row;
 mod schema;
@@ -30,6 +33,7 @@ mod short;
 mod sql;
 mod steps;
 mod store;
+mod turn;
 
 pub use open::{open, stores};
 pub use schema::schema;

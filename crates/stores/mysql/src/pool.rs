@@ -39,6 +39,14 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
+    /// All of it, or why there is not all.
+    pub(crate) fn whole(self) -> Result<Self, Trouble> {
+        match self.failed {
+            Some(trouble) => Err(trouble),
+            None => Ok(self),
+        }
+    }
+
     /// The only value of the first row of the last statement.
     pub(crate) fn into_first_value(self) -> Option<Value> {
         self.into_first_row()?.into_iter().next()
@@ -161,22 +169,18 @@ impl Pool {
 
     /// Sends statements as text, in one request that may be repeated, and gives what all did.
     pub(crate) async fn query(&self, sql: &Sql) -> Result<Reply, Trouble> {
-        let reply = self.send(sql, How::Text).await?;
-        match reply.failed {
-            Some(trouble) => Err(trouble),
-            None => Ok(reply),
-        }
+        self.send(sql, How::Text).await?.whole()
     }
 
     /// Sends statements in one request.
     pub(crate) async fn send(&self, sql: &Sql, how: How) -> Result<Reply, Trouble> {
-        let (permit, conn) = self.get().await?;
+        let (_permit, conn) = self.get().await?;
         let (conn, reused) = match conn {
             Some(conn) => (conn, true),
             None => (self.connect().await.map_err(Trouble::Unsent)?, false),
         };
-        let prepared = how == How::Prepared;
-        let outcome = self.run(conn, sql, prepared).await;
+        let (outcome, conn) = self.run(conn, sql, how).await;
+        self.put_back(conn);
         match outcome {
             // The server has ended a connection that idled: it has hardly seen this request, and if
             // it has, the request id makes it harmless to say it again.
@@ -185,14 +189,33 @@ impl Pool {
             {
                 self.idle().clear();
                 let conn = self.connect().await.map_err(|_| Trouble::Lost(why))?;
-                let again = self.run(conn, sql, prepared).await;
-                drop(permit);
+                let (again, conn) = self.run(conn, sql, how).await;
+                self.put_back(conn);
                 again
             }
-            outcome => {
-                drop(permit);
-                outcome
-            }
+            outcome => outcome,
+        }
+    }
+
+    /// A connection for several requests.
+    pub(crate) async fn session(&self) -> Result<Session<'_>, Trouble> {
+        let (permit, conn) = self.get().await?;
+        let conn = match conn {
+            Some(conn) => conn,
+            None => self.connect().await.map_err(Trouble::Unsent)?,
+        };
+        Ok(Session {
+            pool: self,
+            conn: Some(conn),
+            _permit: permit,
+        })
+    }
+
+    fn put_back(&self, conn: Option<Conn>) {
+        if let Some(conn) = conn
+            && !self.closed.load(Ordering::SeqCst)
+        {
+            self.idle().push_back(conn);
         }
     }
 
@@ -227,26 +250,75 @@ impl Pool {
         }
     }
 
-    async fn run(&self, mut conn: Conn, sql: &Sql, prepared: bool) -> Result<Reply, Trouble> {
+    /// Sends on this connection; gives it back if it can be used again.
+    async fn run(
+        &self,
+        mut conn: Conn,
+        sql: &Sql,
+        how: How,
+    ) -> (Result<Reply, Trouble>, Option<Conn>) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (clock, sent) = (Clock::boot(), Clock::boot().now());
-        let reply = match timeout(self.timeout, talk(&mut conn, sql, prepared)).await {
+        let talking = talk(&mut conn, sql, how == How::Prepared);
+        let reply = match timeout(self.timeout, talking).await {
             Ok(reply) => Reply {
                 took: clock.now().since(sent),
                 ..reply
             },
             // Dropping it closes it, so that nobody reads this reply as the one to something else.
-            Err(_) => return Err(Trouble::Lost(format!("{NO_ANSWER} {:?}", self.timeout))),
+            Err(_) => {
+                let lost = Trouble::Lost(format!("{NO_ANSWER} {:?}", self.timeout));
+                return (Err(lost), None);
+            }
         };
         match &reply.failed {
-            Some(Trouble::Lost(why)) => Err(Trouble::Lost(why.clone())),
-            Some(trouble) if !trouble.leaves_connection_usable() => Ok(reply),
-            _ => {
-                if !self.closed.load(Ordering::SeqCst) {
-                    self.idle().push_back(conn);
-                }
-                Ok(reply)
-            }
+            Some(Trouble::Lost(why)) => (Err(Trouble::Lost(why.clone())), None),
+            Some(trouble) if !trouble.leaves_connection_usable() => (Ok(reply), None),
+            _ => (Ok(reply), Some(conn)),
+        }
+    }
+}
+
+/// One connection for several requests; closed when it is dropped.
+pub(crate) struct Session<'p> {
+    pool: &'p Pool,
+    /// Until it is lost.
+    conn: Option<Conn>,
+    _permit: SemaphorePermit<'p>,
+}
+
+/// Where requests go.
+pub(crate) enum Line<'p> {
+    /// To any connection.
+    Any(&'p Pool),
+    /// To one and the same.
+    One(Session<'p>),
+}
+
+impl Line<'_> {
+    /// Sends statements in one request.
+    pub(crate) async fn send(&mut self, sql: &Sql, how: How) -> Result<Reply, Trouble> {
+        let session = match self {
+            Self::Any(pool) => return pool.send(sql, how).await,
+            Self::One(session) => session,
+        };
+        let Some(conn) = session.conn.take() else {
+            return Err(Trouble::Lost("the connection is lost".to_owned()));
+        };
+        let (outcome, conn) = session.pool.run(conn, sql, how).await;
+        session.conn = conn;
+        outcome
+    }
+
+    /// Sends statements as text, in one request that may be repeated, and gives what all did.
+    pub(crate) async fn query(&mut self, sql: &Sql) -> Result<Reply, Trouble> {
+        self.send(sql, How::Text).await?.whole()
+    }
+
+    /// Lets others use its connection.
+    pub(crate) fn keep(self) {
+        if let Self::One(session) = self {
+            session.pool.put_back(session.conn);
         }
     }
 }

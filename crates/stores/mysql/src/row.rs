@@ -32,6 +32,15 @@ pub(crate) struct Key {
     pub(crate) name: Vec<u8>,
 }
 
+impl Key {
+    pub(crate) fn of(ns: &[u8], name: &Name) -> Self {
+        Self {
+            ns: ns.to_vec(),
+            name: name.as_str().as_bytes().to_vec(),
+        }
+    }
+}
+
 /// Everything in a row but its key and its version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Content {

@@ -28,7 +28,7 @@ pub(crate) struct Short {
     returning: bool,
     quiet: Arc<Quiet>,
     /// Names that this client has just used.
-    pub(crate) known: Names,
+    pub(crate) known: Arc<Names>,
 }
 
 impl Short {
@@ -37,7 +37,7 @@ impl Short {
             quiet: Quiet::new(pool.clone(), ns.as_bytes()),
             pool,
             returning,
-            known: Names::default(),
+            known: Arc::default(),
         }
     }
 

@@ -86,9 +86,19 @@ fn literal(value: &Value, out: &mut String) {
     }
 }
 
+/// The name of a user-level lock. It may have 64 characters, so it is made of a hash.
+pub(crate) fn user_lock<'a>(kind: &str, of: impl IntoIterator<Item = &'a [u8]>) -> String {
+    // FNV: the same in every version of clinch, and two that meet do no harm.
+    let bytes = of.into_iter().flatten();
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    format!("clinch.{kind}.{hash:016x}")
+}
+
 /// Statements on one name.
 pub(crate) mod names {
-    use super::{NOW, Sql};
+    use super::{NOW, Sql, user_lock};
     use crate::row::{Content, Key};
 
     /// What a claim is told of its row.
@@ -268,6 +278,31 @@ pub(crate) mod names {
             true => sql,
             false => sql.then(&format!(" AND NOT {}", watched())).bytes(&key.ns),
         }
+    }
+
+    /// The user-level lock of a row.
+    fn turn_of(key: &Key) -> String {
+        user_lock("turn", [key.ns.as_slice(), b"/", key.name.as_slice()])
+    }
+
+    /// Waits for a turn at a row, for so many seconds at most. Gives 1 if it has come, and the
+    /// connections that had it before and have it afterwards.
+    pub(crate) fn turn(key: &Key, seconds: u64) -> Sql {
+        let lock = turn_of(key);
+        Sql::new(format!(
+            "SET @clinch=IS_USED_LOCK('{lock}');\
+             SELECT GET_LOCK('{lock}',{seconds}),@clinch,IS_USED_LOCK('{lock}')"
+        ))
+    }
+
+    /// Lets the next one have its turn.
+    pub(crate) fn end_turn(key: &Key) -> Sql {
+        Sql::new(format!("DO RELEASE_LOCK('{}')", turn_of(key)))
+    }
+
+    /// For a write: nobody has a turn at the row.
+    pub(crate) fn if_no_turn(key: &Key) -> String {
+        format!(" AND IS_FREE_LOCK('{}')", turn_of(key))
     }
 
     /// For a general row: no claim in it has run out by now.

@@ -14,10 +14,12 @@ use crate::bell::Bell;
 use crate::config::Config;
 use crate::events::Watching;
 use crate::floor::{Classic, LockBaton, Tables, Updates};
+use crate::general::General;
 use crate::group::Group;
 use crate::inspect;
 use crate::pool::Pool;
 use crate::reaper::Reaper;
+use crate::recent::Recent;
 use crate::server::Server;
 use crate::short::Short;
 use crate::steps::{Answer, Step};
@@ -47,7 +49,8 @@ impl MySqlStore {
     pub(crate) async fn connect(config: Config, context: OpenContext) -> Result<Self> {
         let pool = Pool::new(&config)?;
         let me = context.identity.info().id;
-        let bell = Bell::new(pool.clone(), me, &context.namespace);
+        let recent = Arc::new(Recent::default());
+        let bell = Bell::new(pool.clone(), recent.clone(), me, &context.namespace);
         let opening = pool.clone();
         let server = keeper::run(async move {
             let server = Server::ask(&opening).await?;
@@ -58,8 +61,15 @@ impl MySqlStore {
         .await?;
         let returning = server.is_mariadb() && !config.plain_dialect;
         let short = Short::new(pool.clone(), returning, &context.namespace);
-        let group = Group::new(pool.clone(), bell.clone(), short, me, &context.namespace);
-        bell.attach(&group);
+        let general = General {
+            pool: pool.clone(),
+            bell: bell.clone(),
+            me,
+            ns: context.namespace.as_bytes().to_vec(),
+            known: short.known.clone(),
+            recent,
+        };
+        let group = Group::new(bell.clone(), short, general);
         let reaper = Reaper {
             pool: pool.clone(),
             group: group.clone(),

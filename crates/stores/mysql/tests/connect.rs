@@ -11,7 +11,7 @@ mod common;
 
 use clinch_core::ErrorKind;
 use clinch_core::store::Severity;
-use clinch_testkit::servers::MariaDb;
+use clinch_testkit::servers::{MariaDb, Port, on_free_port};
 use common::{Client, LONG, hold};
 
 #[tokio::test]
@@ -105,6 +105,50 @@ async fn a_replica_is_refused() {
     let error = Client::refusal(&server.limited_url()).await;
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("read-only"), "{error}");
+}
+
+/// A node of a cluster of its own, in which every node takes writes.
+fn one_of_many() -> MariaDb {
+    if MariaDb::is_mysql() {
+        let server = MariaDb::with()
+            .option("plugin-load-add", "group_replication.so")
+            .option(
+                "group-replication-group-name",
+                "11111111-2222-3333-4444-555555555555",
+            )
+            .option("group-replication-single-primary-mode", "OFF")
+            .option("group-replication-start-on-boot", "OFF");
+        return server.start().unwrap();
+    }
+    let start = |port: Port| {
+        let listens = format!("tcp://127.0.0.1:{}", port.number());
+        MariaDb::with()
+            .option("wsrep-on", "ON")
+            .option("wsrep-provider", "/usr/lib/galera/libgalera_smm.so")
+            .option("wsrep-cluster-address", "gcomm://")
+            .option("wsrep-node-address", "127.0.0.1")
+            .option(
+                "wsrep-provider-options",
+                &format!("gmcast.listen_addr={listens};gcache.size=1M"),
+            )
+            .option("binlog-format", "ROW")
+            .option("innodb-autoinc-lock-mode", "2")
+            .start()
+    };
+    on_free_port(start).unwrap()
+}
+
+/// Galera; and, where the tests run on MySQL, group replication with several primaries.
+#[tokio::test]
+async fn a_node_among_many_that_write_is_refused() {
+    let server = one_of_many();
+    let error = Client::refusal(&server.limited_url()).await;
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    let word = match MariaDb::is_mysql() {
+        true => "several primaries",
+        false => "Galera",
+    };
+    assert!(error.to_string().contains(word), "{error}");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Somebody ends a connection with `KILL` at every single statement of a lock's life: the connection
 //! whose reply is just under way. The reply is lost with it; or it still arrives, and the
-//! next statement finds a dead connection.
+//! next statement finds a dead connection. And in the middle of a statement, while it waits for a
+//! row that somebody else has locked.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -198,4 +199,85 @@ async fn a_connection_killed_at_any_statement_of_a_contended_lock() {
         println!("{reply:?}: {} statements", n - 1);
     }
     all_free(&world.server).await;
+}
+
+/// Ends the statement that waits for a row, or its connection, as soon as there is one.
+async fn interrupt(server: &MariaDb, kill: &str) {
+    let mut before = Vec::new();
+    eventually("a statement waits for the row", async || {
+        let now = busy(server);
+        // Seen twice, it is not one that was just passing.
+        let waits = now.iter().find(|id| before.contains(*id));
+        let killed = waits.is_some_and(|id| server.sql(&format!("{kill} {id}")).is_ok());
+        before = now;
+        killed
+    })
+    .await;
+}
+
+/// The connections of clients that do something. The bell waits, too, but for a user-level lock.
+fn busy(server: &MariaDb) -> Vec<String> {
+    // Not by SELECT, which fails on MySQL while a statement with bytes in it runs.
+    let all = server.sql("SHOW PROCESSLIST").unwrap();
+    let busy = all.lines().filter_map(|line| {
+        let mut columns = line.split('\t');
+        let (id, user) = (columns.next()?, columns.next()?);
+        let (command, state) = (columns.nth(2)?, columns.nth(1)?);
+        let runs = matches!(command, "Query" | "Execute") && state != "User lock";
+        (user == "clinch" && runs).then(|| id.to_owned())
+    });
+    busy.collect()
+}
+
+/// Takes a step whose first statement is ended in its middle.
+async fn interrupted<T>(
+    server: &MariaDb,
+    kill: &str,
+    what: &str,
+    step: impl AsyncFnMut() -> Result<T>,
+) -> T {
+    let locked = "BEGIN; SELECT seq FROM clinch_names WHERE name = 'a' FOR UPDATE";
+    let stranger = server.stranger(locked).unwrap();
+    let disturb = async {
+        interrupt(server, kill).await;
+        drop(stranger);
+    };
+    tokio::join!(persist(what, step), disturb).0
+}
+
+/// A statement that waits in the server has no effect if it ends there; the next try has one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_killed_while_it_waits_for_its_row() {
+    let server = MariaDb::start().unwrap();
+    let (one, other) = (Client::at(&server).await, Client::at(&server).await);
+    alone(&one, "a").await;
+    let mut before = 0;
+    for kill in ["KILL QUERY", "KILL CONNECTION"] {
+        // One that has just had it, and one that has not: two statements take a free name.
+        for client in [&one, &other] {
+            let claim = client.mutex("a", LONG);
+            let claiming = async || client.store.claim(&claim).await;
+            let ClaimReply::Granted(grant) = interrupted(&server, kill, "claim", claiming).await
+            else {
+                panic!("it was free")
+            };
+            assert!(grant.seq > before, "{} after {before}", grant.seq);
+            before = grant.seq;
+            let renewals = [renewal(&claim, &grant)];
+            let renewing = async || client.store.renew(&renewals).await;
+            let renewed = interrupted(&server, kill, "renew", renewing).await;
+            assert_eq!(renewed, [RenewReply::Held]);
+            let behind = other.mutex("a", LONG);
+            let queueing = async || other.store.claim(&behind).await;
+            let queued = interrupted(&server, kill, "queue", queueing).await;
+            assert!(matches!(queued, ClaimReply::Queued(_)), "{queued:?}");
+            let leaving = async || other.store.withdraw(&behind).await;
+            interrupted(&server, kill, "withdraw", leaving).await;
+            let held = hold(&claim, &grant);
+            let releasing = async || client.store.release(&held).await;
+            let released = interrupted(&server, kill, "release", releasing).await;
+            assert_eq!(released, ReleaseReply::Released);
+        }
+    }
+    all_free(&server).await;
 }

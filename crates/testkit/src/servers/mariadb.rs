@@ -7,6 +7,7 @@ use std::time::Duration;
 use clinch_core::{Error, Result};
 
 use super::mariadb_builder::{MariaDbBuilder, Parts};
+use super::mariadb_flavour::Flavour;
 use super::mariadb_template::unpack;
 use super::{Certificates, Disk, Recipe, ServerProcess, Step, Stranger, tool};
 
@@ -131,8 +132,12 @@ impl MariaDb {
     /// Runs statements as root, in the database `clinch`, on a connection of their own. Gives the
     /// rows: a line for each, tabs between the values. A refusal is an error.
     pub fn sql(&self, statements: &str) -> Result<String> {
+        self.client(statements, None)
+    }
+
+    fn client(&self, statements: &str, option: Option<&str>) -> Result<String> {
         let socket = format!("--socket={}", self.socket().display());
-        let args = [
+        let mut args = vec![
             "--no-defaults",
             "--batch",
             "--raw",
@@ -143,6 +148,7 @@ impl MariaDb {
             "--execute",
             statements,
         ];
+        args.extend(option);
         let told = format!("{statements} to the MariaDB at {}", self.port());
         tool::run("mariadb", &args, &[], &told)
     }
@@ -153,8 +159,21 @@ impl MariaDb {
         Stranger::open(self, statements)
     }
 
+    /// Whether these servers are MySQL: `CLINCH_TEST_MYSQLD` names a server program to use in the
+    /// place of MariaDB's.
+    ///
+    /// ```
+    /// use clinch_testkit::servers::MariaDb;
+    /// let version = MariaDb::start()?.sql("SELECT VERSION()")?;
+    /// assert_eq!(MariaDb::is_mysql(), !version.contains("MariaDB"));
+    /// # Ok::<(), clinch_core::Error>(())
+    /// ```
+    pub fn is_mysql() -> bool {
+        matches!(Flavour::chosen(), Flavour::MySql(_))
+    }
+
     /// A counter of the whole server since its start, such as `Questions`, `Com_update`,
-    /// `Innodb_deadlocks` or `Threads_connected`.
+    /// or `Threads_connected`; and `Innodb_deadlocks`, which MySQL keeps elsewhere.
     ///
     /// Each call is a connection of its own and counts itself in some of them: before it looks,
     /// that is one thread and one question.
@@ -169,7 +188,13 @@ impl MariaDb {
     /// # Ok::<(), clinch_core::Error>(())
     /// ```
     pub fn status(&self, name: &str) -> Result<u64> {
-        let line = self.sql(&format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
+        let line = match (Self::is_mysql(), name) {
+            (true, "Innodb_deadlocks") => self.sql(
+                "SELECT name, count FROM information_schema.innodb_metrics \
+                 WHERE name = 'lock_deadlocks'",
+            ),
+            _ => self.sql(&format!("SHOW GLOBAL STATUS LIKE '{name}'")),
+        }?;
         let value = line.split_whitespace().nth(1).map(str::parse);
         match value {
             Some(Ok(value)) => Ok(value),
@@ -185,13 +210,20 @@ impl MariaDb {
     /// # Ok::<(), clinch_core::Error>(())
     /// ```
     pub fn kill_connections(&self) -> Result<usize> {
-        // By user and in one go: by id, each would be a client of its own, and the first of many
-        // would be back before the last one went.
-        let ours = "SELECT COUNT(*) FROM information_schema.processlist \
+        // All in one go: as a client for each, the first of many would be back before the last went.
+        let ours = "SELECT id FROM information_schema.processlist \
                     WHERE user IN ('clinch', 'limited')";
-        let count = self.sql(&format!("{ours}; KILL USER clinch; KILL USER limited"))?;
-        let count = count.trim().parse();
-        count.map_err(|_| Error::invalid("the processes cannot be counted"))
+        let ids = self.sql(ours)?;
+        match self.parts.flavour {
+            // By user: one who is back at once is met as well.
+            Flavour::MariaDb => drop(self.sql("KILL USER clinch; KILL USER limited")?),
+            Flavour::MySql(_) => {
+                let kills: String = ids.lines().map(|id| format!("KILL {id};")).collect();
+                // Some may have gone by themselves: the client goes on, and says so at the end.
+                let _ = self.client(&kills, Some("--force"));
+            }
+        }
+        Ok(ids.lines().count())
     }
 
     /// Ends the connection that comes from this port with `KILL`; `false` if there is none.

@@ -3,7 +3,8 @@
 use clinch_core::Result;
 
 use super::mariadb::MariaDb;
-use super::mariadb_template::{SIZES, as_root, unpack};
+use super::mariadb_flavour::Flavour;
+use super::mariadb_template::{as_root, unpack};
 use super::{Certificates, ClockShim, Disk, Folder, Port, Recipe, on_free_port};
 
 /// What every server gets: loopback only, a flush at every commit, which is the engine's own
@@ -90,8 +91,9 @@ impl MariaDbBuilder {
         unpack(folder.path())?;
         let certificates = self.tls.map(|_| Certificates::make(&folder)).transpose()?;
         let clock = self.shim.then(|| ClockShim::new(&folder)).transpose()?;
-        let mut recipe = Recipe::new("mariadbd", folder.path());
-        for option in self.arguments(&folder, &port, certificates.as_ref()) {
+        let flavour = Flavour::chosen();
+        let mut recipe = Recipe::new(flavour.program(), folder.path());
+        for option in self.arguments(&flavour, &folder, &port, certificates.as_ref()) {
             recipe = recipe.arg(option);
         }
         if let Some(clock) = &clock {
@@ -99,6 +101,7 @@ impl MariaDbBuilder {
         }
         let parts = Parts {
             setup: self.clone(),
+            flavour,
             port,
             clock,
             certificates,
@@ -111,12 +114,14 @@ impl MariaDbBuilder {
     /// What all have, what this server has, what was asked for.
     fn arguments(
         &self,
+        flavour: &Flavour,
         folder: &Folder,
         port: &Port,
         certificates: Option<&Certificates>,
     ) -> Vec<String> {
         let here = folder.path().display();
-        let fixed = BASICS.into_iter().chain(SIZES).chain(as_root());
+        let own = flavour.basics().iter().copied().chain(flavour.sizes());
+        let fixed = BASICS.into_iter().chain(own).chain(as_root());
         let mut all: Vec<String> = fixed.map(str::to_owned).collect();
         all.extend([
             format!("--datadir={here}/data"),
@@ -146,6 +151,7 @@ impl MariaDbBuilder {
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) setup: MariaDbBuilder,
+    pub(super) flavour: Flavour,
     pub(super) port: Port,
     pub(super) clock: Option<ClockShim>,
     pub(super) certificates: Option<Certificates>,

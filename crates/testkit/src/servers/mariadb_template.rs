@@ -14,14 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use clinch_core::Result;
 use rustix::process::getuid;
 
+use super::mariadb_flavour::Flavour;
 use super::{Folder, failed, tool};
-
-/// What the installation and the server must agree on: small files, quickly copied.
-pub(super) const SIZES: [&str; 3] = [
-    "--innodb-data-file-path=ibdata1:2M:autoextend",
-    "--innodb-autoextend-increment=1",
-    "--innodb-log-file-size=16M",
-];
 
 /// The database, a user who may do everything, and one who may only touch rows.
 const SETUP: &str = "\
@@ -45,34 +39,33 @@ pub(super) fn unpack(folder: &Path) -> Result<()> {
 fn archive() -> Result<PathBuf> {
     static TURN: Mutex<()> = Mutex::new(());
     let _one_of_us = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let version = tool::run("mariadbd", &["--version"], &[], "asking for its version")?;
+    let flavour = Flavour::chosen();
+    let asked = "asking for its version";
+    let version = tool::run(
+        flavour.program(),
+        &["--no-defaults", "--version"],
+        &[],
+        asked,
+    )?;
     let mut hasher = DefaultHasher::new();
-    (version, SIZES, SETUP).hash(&mut hasher);
+    (version, flavour.sizes(), SETUP).hash(&mut hasher);
     let uid = getuid().as_raw();
     let name = format!("clinch-mariadb-{uid}-{:016x}.tar", hasher.finish());
     let path = std::env::temp_dir().join(name);
     // Somebody else's file at this place is not ours to trust.
     let ours = fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.uid() == uid);
     if !ours {
-        install(&path)?;
+        install(&flavour, &path)?;
     }
     Ok(path)
 }
 
 /// Makes the archive and moves it to its place in one step: another process may do the same.
-fn install(path: &Path) -> Result<()> {
+fn install(flavour: &Flavour, path: &Path) -> Result<()> {
     let folder = Folder::new("mariadb-template")?;
     let place = folder.path().to_string_lossy();
     let setup = folder.write("setup.sql", SETUP)?;
-    let (data, setup) = (
-        format!("--datadir={place}/data"),
-        format!("--extra-file={}", setup.display()),
-    );
-    let mut args = vec!["--no-defaults", "--skip-test-db", &data, &setup];
-    args.push("--auth-root-authentication-method=normal");
-    args.extend(SIZES);
-    args.extend(as_root());
-    tool::run("mariadb-install-db", &args, &[], "making a data folder")?;
+    flavour.install(&place, &setup)?;
     let archive = format!("{place}/archive");
     let args = ["-cf", &archive, "-C", &place, "data"];
     tool::run("tar", &args, &[], "packing a data folder")?;

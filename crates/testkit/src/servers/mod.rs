@@ -29,6 +29,7 @@ mod etcd_peers;
 mod folder;
 mod mariadb;
 mod mariadb_builder;
+mod mariadb_flavour;
 mod mariadb_stranger;
 mod mariadb_template;
 mod network;

@@ -1,0 +1,256 @@
+//! The general way: read the row, work out what becomes of it, and write it if it has not changed.
+//!
+//! No lock is held between the read and the write, so a client that stops there hinders nobody. But
+//! one that is slow can lose the race each time; so whoever has lost some of them queues for a turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clinch_core::machine::Outcome;
+use clinch_core::store::{ClaimReply, Wake};
+use clinch_core::{ClientId, Clock, Error, ErrorKind, Name, Result};
+
+use crate::bell::Bell;
+use crate::error::{Trouble, damaged};
+use crate::events;
+use crate::known::Names;
+use crate::pool::{How, Line, Pool};
+use crate::recent::Recent;
+use crate::row::{Content, Key, Row};
+use crate::sql::{Sql, names};
+use crate::steps::{Answer, Changed, Step, apply};
+use crate::turn;
+
+/// After so many lost races a client queues for its turn.
+const LOSSES: u32 = 3;
+
+/// What the general way needs.
+#[derive(Debug)]
+pub(crate) struct General {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) me: ClientId,
+    pub(crate) ns: Vec<u8>,
+    pub(crate) known: Arc<Names>,
+    pub(crate) recent: Arc<Recent>,
+}
+
+impl General {
+    /// Reads, works out and writes, until nobody has come between.
+    pub(crate) async fn attempt(
+        &self,
+        name: &Name,
+        steps: &[Step],
+        mut known: Option<Row>,
+    ) -> Result<Vec<Result<Answer>>> {
+        let key = Key::of(&self.ns, name);
+        let clock = Clock::boot();
+        let give_up = clock.now() + self.pool.timeout();
+        let mut tries = 0u32;
+        loop {
+            let tried = match tries < LOSSES {
+                true => {
+                    let mut line = Line::Any(&self.pool);
+                    self.once(&mut line, name, &key, steps, known.take()).await
+                }
+                false => self.in_turn(name, &key, steps).await,
+            };
+            let last = match tried {
+                Ok(Some(answers)) => return Ok(answers),
+                Ok(None) => "others keep changing the name".to_owned(),
+                Err(Failed::Known(error)) => return Err(error),
+                Err(Failed::Server(trouble)) if trouble.is_race() => {
+                    self.pool.raced(&trouble);
+                    trouble.into_error(self.pool.to()).to_string()
+                }
+                Err(Failed::Server(trouble)) => return Err(trouble.into_error(self.pool.to())),
+            };
+            if clock.now() >= give_up {
+                return Err(Error::new(ErrorKind::Unreachable, last));
+            }
+            if tries < LOSSES {
+                clock.sleep(pause(tries, clock.now().as_nanos())).await;
+            }
+            tries += 1;
+        }
+    }
+
+    /// One attempt while the others yield, or none if it was not our turn.
+    async fn in_turn(
+        &self,
+        name: &Name,
+        key: &Key,
+        steps: &[Step],
+    ) -> Result<Option<Vec<Result<Answer>>>, Failed> {
+        let mut line = Line::One(self.pool.session().await?);
+        let done = match turn::take(&mut line, key, self.pool.timeout()).await? {
+            true => self.once(&mut line, name, key, steps, None).await,
+            false => Ok(None),
+        };
+        // A connection that cannot say so ends here, and its turn with it.
+        if turn::end(&mut line, key).await.is_ok() {
+            line.keep();
+        }
+        done
+    }
+
+    /// `None` when the row has changed meanwhile.
+    async fn once(
+        &self,
+        line: &mut Line<'_>,
+        name: &Name,
+        key: &Key,
+        steps: &[Step],
+        known: Option<Row>,
+    ) -> Result<Option<Vec<Result<Answer>>>, Failed> {
+        let row = match known {
+            Some(row) => row,
+            None => read(line, key).await?,
+        };
+        let state = row.state(name).map_err(Failed::Known)?;
+        let steps: Vec<&Step> = steps.iter().collect();
+        let changed = apply(&row, state, &steps, self.bell.greatest());
+        if !changed.differs {
+            // Only a write shows that a row from before is still the present one.
+            return Ok((!row.recent).then_some(changed.answers));
+        }
+        let Some(before) = row.seq else {
+            line.query(&names::make(key, changed.seq)).await?;
+            return Ok(None);
+        };
+        let content = Content::of_state(&changed.state);
+        let written = self.write(line, key, &changed, &content, before, &row);
+        if !written.await? {
+            return Ok(None);
+        }
+        self.bell.saw(changed.state.last_seq);
+        if steps.iter().any(|step| matches!(step, Step::Release(_))) {
+            let contended = !changed.out.granted.is_empty();
+            self.known.contended(name, contended);
+        }
+        self.tell(&changed);
+        let granted =
+            |answer: &Result<Answer>| matches!(answer, Ok(Answer::Claim(ClaimReply::Granted(_))));
+        if changed.answers.iter().any(granted) {
+            let seq = Some(changed.seq);
+            self.recent.keep(
+                name,
+                Row {
+                    seq,
+                    content,
+                    ..row
+                },
+            );
+        }
+        Ok(Some(changed.answers))
+    }
+
+    /// Writes the row, tells the events, and rings for one of those who were granted: all in one
+    /// request. `false` if the row has changed.
+    async fn write(
+        &self,
+        line: &mut Line<'_>,
+        key: &Key,
+        changed: &Changed,
+        content: &Content,
+        before: u64,
+        row: &Row,
+    ) -> Result<bool, Failed> {
+        let mut sql = names::write(key, content, changed.seq, before, row.watched);
+        if let Line::Any(_) = line {
+            sql = sql.then(&names::if_no_turn(key));
+        }
+        if row.recent {
+            // Time has passed since: it must not have ended anything.
+            sql = sql.then(names::NOTHING_ENDED);
+        }
+        let mut at = 0;
+        if row.watched && !changed.out.events.is_empty() {
+            // One transaction, so that events are seen in the order in which they happened; and one
+            // request, so that it does not stay open.
+            sql = Sql {
+                text: format!("START TRANSACTION;{}", sql.text),
+                ..sql
+            };
+            sql = events::append(sql, &self.ns, &changed.out.events).then(";COMMIT");
+            at = 1;
+        }
+        let others = self.others(&changed.out);
+        if let Some(first) = others.first() {
+            sql = match at {
+                0 => sql.then(";").then(&Bell::ring_if_written(*first)),
+                _ => sql.then(";").then(&Bell::ring(*first)),
+            };
+        }
+        let reply = line.send(&sql, How::TextOnce).await?;
+        let Some(affected) = reply.affected(at) else {
+            let lost = || Trouble::Lost("there was no reply".to_owned());
+            return Err(Failed::Server(reply.failed.unwrap_or_else(lost)));
+        };
+        // Without the commit nothing has happened, as far as is known.
+        if at == 1 && reply.sets.len() < 4 && reply.failed.is_some() {
+            let lost = || Trouble::Lost("the commit was not answered".to_owned());
+            return Err(Failed::Server(reply.failed.unwrap_or_else(lost)));
+        }
+        if affected > 0 {
+            self.bell.ring_all(others.get(1..).unwrap_or_default());
+        }
+        Ok(affected > 0)
+    }
+
+    /// The other clients among those who were granted.
+    fn others(&self, out: &Outcome) -> Vec<ClientId> {
+        let mut clients: Vec<_> = out.granted.iter().map(|woken| woken.client).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        clients.retain(|client| *client != self.me);
+        clients
+    }
+
+    /// Tells the own claims that were granted by another own step.
+    fn tell(&self, changed: &Changed) {
+        for woken in &changed.out.granted {
+            if woken.client == self.me {
+                let granted = Wake::Granted(woken.grant.clone());
+                self.bell.forget(woken.request);
+                self.bell.book.deliver(woken.request, granted);
+            }
+        }
+        for entry in &changed.state.entries {
+            if entry.client.id == self.me && entry.seq().is_none() {
+                self.bell.queued(entry.request, changed.state.last_seq);
+            }
+        }
+    }
+}
+
+async fn read(line: &mut Line<'_>, key: &Key) -> Result<Row, Failed> {
+    let reply = line.query(&names::read(key)).await?;
+    let slack = reply.took;
+    let values = reply.into_first_row();
+    let row = values.and_then(|values| Row::read(&mut values.into_iter()));
+    let row = row.ok_or_else(|| damaged(&String::from_utf8_lossy(&key.name)));
+    Ok(Row {
+        slack,
+        ..row.map_err(Failed::Known)?
+    })
+}
+
+/// Why an attempt has failed.
+enum Failed {
+    Server(Trouble),
+    Known(Error),
+}
+
+impl From<Trouble> for Failed {
+    fn from(trouble: Trouble) -> Self {
+        Self::Server(trouble)
+    }
+}
+
+/// Between half and all of a pause that grows, by the low bits of the clock.
+fn pause(tries: u32, nanos: u64) -> Duration {
+    let longest = Duration::from_micros(200 << tries.min(7));
+    let part = u32::try_from(nanos % 512).unwrap_or_default();
+    longest / 2 + longest / 2 * part / 512
+}

@@ -9,15 +9,18 @@ use std::time::Duration;
 use clinch_core::machine::Outcome;
 use clinch_core::store::{ClaimReply, Wake};
 use clinch_core::{ClientId, Clock, Error, ErrorKind, Name, Result};
+use mysql_async::Value;
 
 use crate::bell::Bell;
 use crate::error::{Trouble, damaged};
 use crate::events;
 use crate::known::Names;
 use crate::pool::{How, Line, Pool};
+use crate::quiet::Quiet;
 use crate::recent::Recent;
 use crate::row::{Content, Key, Row};
-use crate::sql::{Sql, names};
+use crate::sql::Sql;
+use crate::sql::names::{self, Watch};
 use crate::steps::{Answer, Changed, Step, apply};
 use crate::turn;
 
@@ -32,6 +35,7 @@ pub(crate) struct General {
     pub(crate) me: ClientId,
     pub(crate) ns: Vec<u8>,
     pub(crate) known: Arc<Names>,
+    pub(crate) quiet: Arc<Quiet>,
     pub(crate) recent: Arc<Recent>,
 }
 
@@ -103,9 +107,10 @@ impl General {
         steps: &[Step],
         known: Option<Row>,
     ) -> Result<Option<Vec<Result<Answer>>>, Failed> {
+        let watch = self.quiet.watch();
         let row = match known {
             Some(row) => row,
-            None => read(line, key).await?,
+            None => read(line, key, watch).await?,
         };
         let state = row.state(name).map_err(Failed::Known)?;
         let steps: Vec<&Step> = steps.iter().collect();
@@ -114,12 +119,12 @@ impl General {
             // Only a write shows that a row from before is still the present one.
             return Ok((!row.recent).then_some(changed.answers));
         }
-        let Some(before) = row.seq else {
+        if row.seq.is_none() {
             line.query(&names::make(key, changed.seq)).await?;
             return Ok(None);
-        };
+        }
         let content = Content::of_state(&changed.state);
-        let written = self.write(line, key, &changed, &content, before, &row);
+        let written = self.write(line, key, &changed, &content, &row, watch);
         if !written.await? {
             return Ok(None);
         }
@@ -153,10 +158,15 @@ impl General {
         key: &Key,
         changed: &Changed,
         content: &Content,
-        before: u64,
         row: &Row,
+        watch: Watch,
     ) -> Result<bool, Failed> {
-        let mut sql = names::write(key, content, changed.seq, before, row.watched);
+        let watch = match row.watched {
+            true => Watch::Watched,
+            false => watch,
+        };
+        let before = row.seq.unwrap_or_default();
+        let mut sql = names::write(key, content, changed.seq, before, watch);
         if let Line::Any(_) = line {
             sql = sql.then(&names::if_no_turn(key));
         }
@@ -224,16 +234,24 @@ impl General {
     }
 }
 
-async fn read(line: &mut Line<'_>, key: &Key) -> Result<Row, Failed> {
+async fn read(line: &mut Line<'_>, key: &Key, watch: Watch) -> Result<Row, Failed> {
+    if watch != Watch::Unknown {
+        let reply = line.send(&names::look(key), How::Prepared).await?.whole()?;
+        let slack = reply.took;
+        if let Some(values) = reply.into_first_row() {
+            return as_row(values, slack, key);
+        }
+    }
     let reply = line.query(&names::read(key)).await?;
     let slack = reply.took;
-    let values = reply.into_first_row();
-    let row = values.and_then(|values| Row::read(&mut values.into_iter()));
-    let row = row.ok_or_else(|| damaged(&String::from_utf8_lossy(&key.name)));
-    Ok(Row {
-        slack,
-        ..row.map_err(Failed::Known)?
-    })
+    as_row(reply.into_first_row().unwrap_or_default(), slack, key)
+}
+
+fn as_row(values: Vec<Value>, slack: Duration, key: &Key) -> Result<Row, Failed> {
+    match Row::read(&mut values.into_iter()) {
+        Some(row) => Ok(Row { slack, ..row }),
+        None => Err(Failed::Known(damaged(&String::from_utf8_lossy(&key.name)))),
+    }
 }
 
 /// Why an attempt has failed.

@@ -151,8 +151,11 @@ impl Group {
     /// Tries one statement for one step.
     async fn try_short(&self, name: &Name, step: &Step) -> Result<Tried> {
         match step {
-            // One that waits is in a row that no single statement can change.
-            Step::Claim(claim) if !self.bell.awaits(claim.request) => {
+            // One that waits is in a row that no single statement can change; and where somebody else
+            // has just been granted, it would be in vain.
+            Step::Claim(claim)
+                if !self.bell.awaits(claim.request) && !self.short.known.is_contended(name) =>
+            {
                 let key = self.key(name);
                 let tried = self.short.take(&key, claim, self.bell.greatest()).await?;
                 if let Tried::Done(Answer::Claim(ClaimReply::Granted(grant))) = &tried {

@@ -11,7 +11,7 @@ use clinch_core::{BootTime, Clock, keeper};
 
 use crate::pool::Pool;
 use crate::row::{optional, span};
-use crate::sql::names;
+use crate::sql::names::{self, Watch};
 
 /// For how long an answer counts.
 pub(crate) const WINDOW: Duration = Duration::from_millis(500);
@@ -73,6 +73,11 @@ impl Quiet {
             let _ = keeper::spawn(self.clone().ask(now));
         }
         until
+    }
+
+    /// What a statement has to do about those who watch.
+    pub(crate) fn watch(self: &Arc<Self>) -> Watch {
+        self.until().map_or(Watch::Unknown, Watch::QuietUntil)
     }
 
     async fn ask(self: Arc<Self>, sent: BootTime) {

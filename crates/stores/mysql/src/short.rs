@@ -26,7 +26,7 @@ pub(crate) struct Short {
     pool: Arc<Pool>,
     /// Whether the server has `INSERT … RETURNING`.
     returning: bool,
-    quiet: Arc<Quiet>,
+    pub(crate) quiet: Arc<Quiet>,
     /// Names that this client has just used.
     pub(crate) known: Arc<Names>,
 }
@@ -103,8 +103,8 @@ impl Short {
     /// Gives up a hold.
     pub(crate) async fn give(&self, key: &Key, hold: &Hold) -> Result<Tried> {
         let (request, farewell) = (id(hold.request), farewell(hold.request, hold.seq));
-        let quiet = self.quiet.until();
-        let sql = names::give(key, &request, hold.seq, &farewell, MEMORY, quiet);
+        let watch = self.quiet.watch();
+        let sql = names::give(key, &request, hold.seq, &farewell, MEMORY, watch);
         let reply = self.send(&sql, How::Prepared).await?;
         let Some(version) = reply.number_if_changed() else {
             return Ok(Tried::Row(None));

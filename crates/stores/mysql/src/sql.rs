@@ -192,7 +192,7 @@ pub(crate) mod names {
     }
 
     /// Gives up a hold that nobody waits for. One row, and its version in place of the last inserted
-    /// id; or none if it is not like that. With `quiet`, nobody watches until then.
+    /// id; or none if it is not like that, or somebody watches.
     ///
     /// Who held it stays written there: mostly the same client takes it again, and what does not
     /// change costs the server nothing.
@@ -202,7 +202,7 @@ pub(crate) mod names {
         token: u64,
         farewell: &[u8],
         keep: u64,
-        quiet: Option<u64>,
+        watch: Watch,
     ) -> Sql {
         let sql = Sql::new(format!(
             "UPDATE clinch_names SET ended=RIGHT(CONCAT(ended,?,owner),?),request='',until=0,\
@@ -215,15 +215,21 @@ pub(crate) mod names {
         .bytes(&key.name)
         .bytes(request)
         .with(token);
-        match quiet {
-            Some(until) => sql.then(&format!("{NOW}<?")).with(until),
-            None => sql.then(&format!("NOT {}", watched())).bytes(&key.ns),
-        }
+        if_unwatched(sql, key, watch)
     }
 
     /// Whether somebody watches, and the time.
     pub(crate) fn watched_now(ns: &[u8]) -> Sql {
         Sql::new(format!("SELECT {},{NOW}", watched())).bytes(ns)
+    }
+
+    /// The row with the time, if there is one: what is needed while nobody watches.
+    pub(crate) fn look(key: &Key) -> Sql {
+        Sql::new(format!(
+            "SELECT {COLUMNS},{NOW} FROM clinch_names WHERE ns=? AND name=?"
+        ))
+        .bytes(&key.ns)
+        .bytes(&key.name)
     }
 
     /// The whole row with the time, whether somebody watches and the least token; one line in any
@@ -255,8 +261,8 @@ pub(crate) mod names {
         .bytes(&key.ns)
     }
 
-    /// Writes a row that has not changed since it was read, and that nobody has begun to watch.
-    pub(crate) fn write(key: &Key, new: &Content, seq: u64, before: u64, watching: bool) -> Sql {
+    /// Writes a row that has not changed since it was read.
+    pub(crate) fn write(key: &Key, new: &Content, seq: u64, before: u64, watch: Watch) -> Sql {
         let sql = Sql::new(
             "UPDATE clinch_names SET seq=?,token=?,request=?,since=?,until=?,lease=?,owner=?,details=?,\
              ended=?,state=? WHERE ns=? AND name=? AND seq=?",
@@ -274,9 +280,27 @@ pub(crate) mod names {
         .bytes(&key.ns)
         .bytes(&key.name)
         .with(before);
-        match watching {
-            true => sql,
-            false => sql.then(&format!(" AND NOT {}", watched())).bytes(&key.ns),
+        match watch {
+            Watch::Watched => sql,
+            other => if_unwatched(sql.then(" AND "), key, other),
+        }
+    }
+
+    /// Whether somebody watches, for a statement that is only right if nobody does.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Watch {
+        /// Somebody does, and is told.
+        Watched,
+        /// Nobody does before this moment.
+        QuietUntil(u64),
+        /// The statement has to look.
+        Unknown,
+    }
+
+    fn if_unwatched(sql: Sql, key: &Key, watch: Watch) -> Sql {
+        match watch {
+            Watch::QuietUntil(until) => sql.then(&format!("{NOW}<?")).with(until),
+            _ => sql.then(&format!("NOT {}", watched())).bytes(&key.ns),
         }
     }
 
@@ -321,8 +345,9 @@ pub(crate) mod names {
         .with(count)
     }
 
-    /// The rows of these names, and then a wait for a user-level lock, unless one of the names has
-    /// given a token meanwhile: tokens rise, so their sum tells. The wait gives one number.
+    /// The rows of these names; then a wait for a user-level lock, unless one of the names has given a
+    /// token meanwhile: tokens rise, so their sum tells; and the rows again. The wait gives one number.
+    /// Where `KILL QUERY` ends only the wait, as on MariaDB, what follows is the news that it was for.
     pub(crate) fn attend<'a>(
         ns: &[u8],
         names: impl Iterator<Item = &'a [u8]> + Clone,
@@ -330,17 +355,22 @@ pub(crate) mod names {
         seconds: u64,
     ) -> Sql {
         let sum = "(SELECT COALESCE(SUM(token),0) FROM clinch_names WHERE ns=? AND name IN (";
+        let rows =
+            format!(";SELECT name,{COLUMNS},{NOW} FROM clinch_names WHERE ns=? AND name IN (");
         Sql::new(format!("SET @clinch={sum}"))
             .bytes(ns)
             .list(names.clone())
-            .then(&format!(
-                "));SELECT name,{COLUMNS},{NOW} FROM clinch_names WHERE ns=? AND name IN ("
-            ))
+            .then(&format!(")){rows}"))
             .bytes(ns)
             .list(names.clone())
             .then(&format!(");SELECT IF({sum}"))
             .bytes(ns)
+            .list(names.clone())
+            .then(&format!(
+                "))<>@clinch,0,GET_LOCK('{lock}',{seconds})){rows}"
+            ))
+            .bytes(ns)
             .list(names)
-            .then(&format!("))<>@clinch,0,GET_LOCK('{lock}',{seconds}))"))
+            .then(")")
     }
 }

@@ -67,6 +67,7 @@ impl MySqlStore {
             me,
             ns: context.namespace.as_bytes().to_vec(),
             known: short.known.clone(),
+            quiet: short.quiet.clone(),
             recent,
         };
         let group = Group::new(bell.clone(), short, general);

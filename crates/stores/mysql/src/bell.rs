@@ -1,32 +1,34 @@
 //! How a client that waits is woken: two parked connections for all its claims.
 //!
 //! One of them, the ear, holds a user-level lock with the client's id as its name: that is its
-//! address. On it runs one request that reads the rows of the names, and then, unless any of them has
-//! given a token meanwhile, waits for a second user-level lock, which the other connection, the peg,
-//! holds. Whoever grants to that client ends the wait, with `KILL QUERY` on the connection that holds
-//! the address. A ring before the request begins is not lost, because the request reads first; and a
-//! ring that goes astray ends at most a look or a wait, because the ear never runs anything that
+//! address. On it runs a statement that waits for a second user-level lock, which the other connection,
+//! the peg, holds; unless any of the names has given a token since it was last heard of. Whoever grants
+//! to that client ends the wait, with `KILL QUERY` on the connection that holds the address, and the ear
+//! reads the rows. A ring before the wait begins is not lost, because the token has changed by then; and
+//! a ring that goes astray ends at most a look or a wait, because the ear never runs anything that
 //! matters.
+//!
+//! A request of the ear is one statement. Of several, MariaDB leaves out the rest if `KILL QUERY` comes
+//! between two of them, and does not say so: the client would wait for them for ever.
 //!
 //! Not `SLEEP()`: all sleepers of a server share one mutex, and a `KILL QUERY` that finds it taken
 //! tries for up to two seconds. Each wait for a lock has a mutex of its own.
 //!
 //! It is a hint only. Without it, waiters still repeat their claims.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clinch_core::store::{Claim, ClaimReply, Wake, WakeBook};
 use clinch_core::{ClientId, Clock, Name, RequestId, Result, keeper};
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Value};
+use mysql_async::Conn;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::error::Trouble;
-use crate::pool::{How, Pool, talk};
+use crate::pool::{How, Pool, Reply, talk};
 use crate::recent::Recent;
 use crate::row::{Row, bytes, optional};
 use crate::sql::{Sql, names};
@@ -44,8 +46,16 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 #[derive(Debug)]
 struct Awaited {
     name: Name,
-    /// The last token that the name had given when the claim was queued.
-    token: u64,
+    /// The last token that its name is known to have given, to somebody else. `None` until the claim
+    /// is queued or its row was read.
+    token: Option<u64>,
+}
+
+/// What the ear has done.
+enum Round {
+    Looked,
+    /// With what the wait gave.
+    Waited(Option<u64>),
 }
 
 /// The bell of one client.
@@ -104,7 +114,7 @@ impl Bell {
     pub(crate) fn expect(self: &Arc<Self>, claim: &Claim) {
         let awaited = Awaited {
             name: claim.name.clone(),
-            token: 0,
+            token: None,
         };
         self.awaited().entry(claim.request).or_insert(awaited);
     }
@@ -113,7 +123,7 @@ impl Bell {
     pub(crate) fn queued(self: &Arc<Self>, request: RequestId, token: u64) {
         let known = match self.awaited().get_mut(&request) {
             Some(awaited) => {
-                awaited.token = awaited.token.max(token);
+                awaited.token = awaited.token.max(Some(token));
                 true
             }
             None => false,
@@ -245,6 +255,7 @@ impl Bell {
         let mut conn = self.pool.connect().await.map_err(Trouble::Unsent)?;
         self.occupy(&mut conn, &Self::address(self.me)).await?;
         let mut news = self.news.subscribe();
+        let mut look = false;
         loop {
             // From here on every claim that is already known is looked at before the wait.
             news.borrow_and_update();
@@ -256,77 +267,104 @@ impl Bell {
                 }
             }
             self.failing.store(false, Ordering::SeqCst);
-            match self.attend(&mut conn, &names).await {
-                Ok(Some(GOT_IT)) => {
+            // A claim that was just queued came with the token of its name.
+            let known = names.values().copied().sum::<Option<u64>>();
+            let round = match known.filter(|_| !look) {
+                Some(sum) => self.wait(&mut conn, &names, sum).await,
+                None => self.look(&mut conn, &names).await,
+            };
+            look = match round {
+                Ok(Round::Looked) => false,
+                Ok(Round::Waited(Some(GOT_IT))) => {
                     return Err(Trouble::Lost("the peg of the bell is lost".to_owned()));
                 }
-                Ok(_) => {}
-                // Whatever it has ended, the next request reads the rows first.
-                Err(trouble) if trouble.is_interrupted() => {}
+                Ok(Round::Waited(_)) => true,
+                // Whatever it has ended, the rows are read next.
+                Err(trouble) if trouble.is_interrupted() => true,
                 Err(trouble) => return Err(trouble),
-            }
+            };
         }
     }
 
     /// Takes a user-level lock that nobody else should have.
     async fn occupy(&self, conn: &mut Conn, lock: &str) -> Result<(), Trouble> {
         let sql = Sql::new(format!("SELECT GET_LOCK('{lock}',0)"));
-        self.pool.count();
-        let reply = timeout(self.pool.timeout(), talk(conn, &sql, false)).await;
-        let reply = reply.map_err(|_| not_answered())?;
-        if let Some(trouble) = reply.failed {
-            return Err(trouble);
-        }
+        let reply = self.ask(conn, &sql, false, Duration::ZERO).await?;
         match reply.into_first_value().and_then(optional).flatten() {
             Some(1) => Ok(()),
             _ => Err(Trouble::Lost(format!("the lock {lock} is taken"))),
         }
     }
 
-    /// The names that are waited for.
-    fn names(&self) -> HashSet<Name> {
-        let awaited = self.awaited();
-        awaited.values().map(|a| a.name.clone()).collect()
+    /// The names that are waited for, with the last token that each is known to have given.
+    fn names(&self) -> HashMap<Name, Option<u64>> {
+        let mut names = HashMap::new();
+        for claim in self.awaited().values() {
+            let token = names.entry(claim.name.clone()).or_insert(claim.token);
+            // What one of its claims has not heard of, the name has not.
+            *token = token.zip(claim.token).map(|(one, other)| one.min(other));
+        }
+        names
     }
 
-    /// Tells the claims of these names that were granted, remembers how the others stand, and waits
-    /// for a ring: all in one request. Gives what the wait gave.
-    async fn attend(&self, conn: &mut Conn, names: &HashSet<Name>) -> Result<Option<u64>, Trouble> {
-        let names = names.iter().map(|name| name.as_str().as_bytes());
-        let sql = names::attend(&self.ns, names, &self.peg(), WAIT).inlined();
-        self.pool.count();
-        let attending = async {
-            let mut waited = None;
-            let mut result = conn.query_iter(sql).await?;
-            loop {
-                match result.next().await?.map(mysql_async::Row::unwrap) {
-                    // A row is told of as soon as it is here: what follows the last one is the end
-                    // of the wait.
-                    Some(values) if values.len() > 1 => self.tell_row(values),
-                    Some(values) => {
-                        waited = values.into_iter().next().and_then(optional).flatten();
-                    }
-                    // Between two statements, or after the last one, which may have failed.
-                    None if result.is_empty() => {
-                        result.next().await?;
-                        return Ok(waited);
-                    }
-                    None => {}
-                }
+    /// Tells the claims of these names that were granted, and remembers how the others stand.
+    async fn look(
+        &self,
+        conn: &mut Conn,
+        names: &HashMap<Name, Option<u64>>,
+    ) -> Result<Round, Trouble> {
+        let sql = names::rows(&self.ns, names.keys().map(|name| name.as_str().as_bytes()));
+        // As text where there are many: each number of names would be another statement to prepare.
+        let reply = self.ask(conn, &sql, names.len() == 1, Duration::ZERO);
+        let rows = reply.await?.into_rows();
+        let mut tokens = HashMap::new();
+        for values in rows {
+            let mut values = values.into_iter();
+            let name = values.next().and_then(bytes);
+            if let (Some(name), Some(row)) = (name, Row::read(&mut values)) {
+                self.tell(&name, &row);
+                tokens.insert(name, row.content.token);
             }
-        };
-        let patience = self.pool.timeout() + Duration::from_secs(WAIT);
-        let attended: mysql_async::Result<_> = timeout(patience, attending)
-            .await
-            .map_err(|_| not_answered())?;
-        attended.map_err(Trouble::from)
+        }
+        // Also of those that came meanwhile: they were not granted in rows that were read before.
+        for claim in self.awaited().values_mut() {
+            if names.contains_key(&claim.name) {
+                let token = tokens.get(claim.name.as_str().as_bytes());
+                claim.token = Some(token.copied().unwrap_or(0));
+            }
+        }
+        Ok(Round::Looked)
     }
 
-    fn tell_row(&self, values: Vec<Value>) {
-        let mut values = values.into_iter();
-        let name = values.next().and_then(bytes);
-        if let (Some(name), Some(row)) = (name, Row::read(&mut values)) {
-            self.tell(&name, &row);
+    /// Waits for a ring, if the names have given no token beyond those in `sum`.
+    async fn wait(
+        &self,
+        conn: &mut Conn,
+        names: &HashMap<Name, Option<u64>>,
+        sum: u64,
+    ) -> Result<Round, Trouble> {
+        let names = names.keys().map(|name| name.as_str().as_bytes());
+        let sql = names::wait(&self.ns, names, sum, &self.peg(), WAIT);
+        // As text, because it stays for long: on MySQL nobody could read the process list, which
+        // cannot show the bytes of a prepared one.
+        let reply = self.ask(conn, &sql, false, Duration::from_secs(WAIT));
+        let waited = reply.await?.into_first_value().and_then(optional).flatten();
+        Ok(Round::Waited(waited))
+    }
+
+    /// One statement on a connection of the bell, which may take so much longer than others.
+    async fn ask(
+        &self,
+        conn: &mut Conn,
+        sql: &Sql,
+        prepared: bool,
+        longer: Duration,
+    ) -> Result<Reply, Trouble> {
+        self.pool.count();
+        let patience = self.pool.timeout() + longer;
+        match timeout(patience, talk(conn, sql, prepared)).await {
+            Ok(reply) => reply.whole(),
+            Err(_) => Err(Trouble::Lost("the bell is not answered".to_owned())),
         }
     }
 
@@ -351,26 +389,15 @@ impl Bell {
                     self.recent.keep(&name, row.clone());
                     self.book.deliver(request, Wake::Granted(grant));
                 }
-                ClaimReply::Queued(_) => {
-                    if let Some(awaited) = self.awaited().get_mut(&request) {
-                        awaited.token = row.content.token;
-                    }
-                }
+                ClaimReply::Queued(_) => {}
+                // It is not there any more, unless it has never been: then it is on its way.
                 ClaimReply::Busy(_) | ClaimReply::Gone(_) => {
-                    let mut awaited = self.awaited();
-                    let Some(awaited) = awaited.get_mut(&request) else {
-                        continue;
-                    };
-                    // It is not there any more, unless it has never been: then it is on its way.
-                    if std::mem::replace(&mut awaited.token, row.content.token) > 0 {
+                    let was_there = self.awaited().get(&request).map(|a| a.token.is_some());
+                    if was_there == Some(true) {
                         self.book.deliver(request, Wake::Hint);
                     }
                 }
             }
         }
     }
-}
-
-fn not_answered() -> Trouble {
-    Trouble::Lost("the bell is not answered".to_owned())
 }

@@ -174,8 +174,8 @@ pub(crate) mod names {
         quiet: u64,
     ) -> Sql {
         Sql::new(format!(
-            "UPDATE clinch_names SET seq=LAST_INSERT_ID(GREATEST(?,{NOW})),token=seq,since={NOW},\
-             until={NOW}+?,lease=?,owner=?,details=?,request=? \
+            "UPDATE clinch_names SET since={NOW},seq=LAST_INSERT_ID(GREATEST(?,since)),token=seq,\
+             until=since+?,lease=?,owner=?,details=?,request=? \
              WHERE ns=? AND name=? AND seq=? AND LOCATE(?,ended)=0 AND {NOW}<?"
         ))
         .with(version.max(seen) + 1)
@@ -345,32 +345,31 @@ pub(crate) mod names {
         .with(count)
     }
 
-    /// The rows of these names; then a wait for a user-level lock, unless one of the names has given a
-    /// token meanwhile: tokens rise, so their sum tells; and the rows again. The wait gives one number.
-    /// Where `KILL QUERY` ends only the wait, as on MariaDB, what follows is the news that it was for.
-    pub(crate) fn attend<'a>(
+    /// The rows of these names.
+    pub(crate) fn rows<'a>(ns: &[u8], names: impl Iterator<Item = &'a [u8]>) -> Sql {
+        Sql::new(format!(
+            "SELECT name,{COLUMNS},{NOW} FROM clinch_names WHERE ns=? AND name IN ("
+        ))
+        .bytes(ns)
+        .list(names)
+        .then(")")
+    }
+
+    /// A wait for a user-level lock, unless one of these names has given a token since: tokens rise,
+    /// so their sum tells. Gives one number.
+    pub(crate) fn wait<'a>(
         ns: &[u8],
-        names: impl Iterator<Item = &'a [u8]> + Clone,
+        names: impl Iterator<Item = &'a [u8]>,
+        sum: u64,
         lock: &str,
         seconds: u64,
     ) -> Sql {
-        let sum = "(SELECT COALESCE(SUM(token),0) FROM clinch_names WHERE ns=? AND name IN (";
-        let rows =
-            format!(";SELECT name,{COLUMNS},{NOW} FROM clinch_names WHERE ns=? AND name IN (");
-        Sql::new(format!("SET @clinch={sum}"))
-            .bytes(ns)
-            .list(names.clone())
-            .then(&format!(")){rows}"))
-            .bytes(ns)
-            .list(names.clone())
-            .then(&format!(");SELECT IF({sum}"))
-            .bytes(ns)
-            .list(names.clone())
-            .then(&format!(
-                "))<>@clinch,0,GET_LOCK('{lock}',{seconds})){rows}"
-            ))
-            .bytes(ns)
-            .list(names)
-            .then(")")
+        Sql::new(
+            "SELECT IF((SELECT COALESCE(SUM(token),0) FROM clinch_names WHERE ns=? AND name IN (",
+        )
+        .bytes(ns)
+        .list(names)
+        .then(&format!("))<>?,0,GET_LOCK('{lock}',{seconds}))"))
+        .with(sum)
     }
 }

@@ -265,8 +265,10 @@ impl Pool {
                 took: clock.now().since(sent),
                 ..reply
             },
-            // Dropping it closes it, so that nobody reads this reply as the one to something else.
+            // Dropping it closes it, so that nobody reads this reply as the one to something else. The
+            // others may be as dead, and each would be waited for as long.
             Err(_) => {
+                self.idle().clear();
                 let lost = Trouble::Lost(format!("{NO_ANSWER} {:?}", self.timeout));
                 return (Err(lost), None);
             }

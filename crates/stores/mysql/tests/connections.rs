@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clinch_testkit::servers::MariaDb;
 use clinch_testkit::wait::{eventually, soon};
-use common::{Client, LONG, all_free, clinch, number, pass};
+use common::{Client, LONG, all_free, clinch, number, pass, proxy, through};
 
 const LEASE: Duration = Duration::from_secs(8);
 
@@ -196,4 +196,35 @@ async fn waiters_of_one_process_share_two_connections() {
     for task in waiting {
         drop(soon("a waiter", task).await.unwrap().unwrap());
     }
+}
+
+/// The network drops eight idle connections without a word. The first request finds out, and the
+/// others are not tried one after the other.
+#[tokio::test]
+async fn silent_connections_cost_one_timeout() {
+    let server = MariaDb::start().unwrap();
+    let proxy = proxy(&server).await;
+    let client = Client::open(&through(&proxy)).await.unwrap();
+    let claims: Vec<_> = (0..8)
+        .map(|n| client.mutex(&format!("warm/{n}"), LONG))
+        .collect();
+    let claiming = claims.iter().map(|claim| {
+        let (store, claim) = (client.store.clone(), claim.clone());
+        tokio::spawn(async move { store.claim(&claim).await })
+    });
+    for task in claiming.collect::<Vec<_>>() {
+        task.await.unwrap().unwrap();
+    }
+    let idle = proxy.open();
+    assert!(idle > 4, "only {idle} connections");
+    proxy.half_open();
+    let claim = client.mutex("a", LONG);
+    let mut tries = 0;
+    eventually("the lock", async || {
+        tries += 1;
+        client.store.claim(&claim).await.is_ok()
+    })
+    .await;
+    assert!(tries <= 2, "{tries} tries, each to its timeout");
+    assert_eq!(client.holders("a").await, 1);
 }

@@ -53,7 +53,8 @@ struct Awaited {
 
 /// What the ear has done.
 enum Round {
-    Looked,
+    /// With the sum of the tokens that were read.
+    Looked(u64),
     /// With what the wait gave.
     Waited(Option<u64>),
 }
@@ -256,25 +257,34 @@ impl Bell {
         self.occupy(&mut conn, &Self::address(self.me)).await?;
         let mut news = self.news.subscribe();
         let mut look = false;
+        // What was read last, while nothing else has happened.
+        let mut read = None;
         loop {
             // From here on every claim that is already known is looked at before the wait.
             news.borrow_and_update();
             let names = self.names();
-            if names.is_empty() {
-                match timeout(LINGER, news.changed()).await {
-                    Ok(Ok(())) => continue,
-                    _ => return Ok(()),
-                }
+            if !names.is_empty() {
+                self.failing.store(false, Ordering::SeqCst);
             }
-            self.failing.store(false, Ordering::SeqCst);
             // A claim that was just queued came with the token of its name.
             let known = names.values().copied().sum::<Option<u64>>();
-            let round = match known.filter(|_| !look) {
-                Some(sum) => self.wait(&mut conn, &names, sum).await,
-                None => self.look(&mut conn, &names).await,
+            let round = match (known.filter(|_| !look), read.take()) {
+                // Whoever has been granted comes back before long, and is heard without a new wait.
+                (_, Some((names, sum))) if self.awaited().is_empty() => {
+                    self.wait(&mut conn, &names, sum).await
+                }
+                _ if names.is_empty() => match timeout(LINGER, news.changed()).await {
+                    Ok(Ok(())) => continue,
+                    _ => return Ok(()),
+                },
+                (Some(sum), _) => self.wait(&mut conn, &names, sum).await,
+                (None, _) => self.look(&mut conn, &names).await,
             };
             look = match round {
-                Ok(Round::Looked) => false,
+                Ok(Round::Looked(sum)) => {
+                    read = Some((names, sum));
+                    false
+                }
                 Ok(Round::Waited(Some(GOT_IT))) => {
                     return Err(Trouble::Lost("the peg of the bell is lost".to_owned()));
                 }
@@ -333,7 +343,7 @@ impl Bell {
                 claim.token = Some(token.copied().unwrap_or(0));
             }
         }
-        Ok(Round::Looked)
+        Ok(Round::Looked(tokens.values().sum()))
     }
 
     /// Waits for a ring, if the names have given no token beyond those in `sum`.

@@ -52,10 +52,16 @@ impl General {
         let give_up = clock.now() + self.pool.timeout();
         let mut tries = 0u32;
         loop {
+            // What is known of watchers may be wrong if the server's clock was stepped: once only.
+            let watch = match tries {
+                0 => self.quiet.watch(),
+                _ => Watch::Unknown,
+            };
             let tried = match tries < LOSSES {
                 true => {
                     let mut line = Line::Any(&self.pool);
-                    self.once(&mut line, name, &key, steps, known.take()).await
+                    let known = known.take();
+                    self.once(&mut line, name, &key, steps, known, watch).await
                 }
                 false => self.in_turn(name, &key, steps).await,
             };
@@ -72,9 +78,8 @@ impl General {
             if clock.now() >= give_up {
                 return Err(Error::new(ErrorKind::Unreachable, last));
             }
-            if tries < LOSSES {
-                clock.sleep(pause(tries, clock.now().as_nanos())).await;
-            }
+            let pause = pause(tries.min(LOSSES), clock.now().as_nanos());
+            clock.sleep(pause).await;
             tries += 1;
         }
     }
@@ -88,7 +93,10 @@ impl General {
     ) -> Result<Option<Vec<Result<Answer>>>, Failed> {
         let mut line = Line::One(self.pool.session().await?);
         let done = match turn::take(&mut line, key, self.pool.timeout()).await? {
-            true => self.once(&mut line, name, key, steps, None).await,
+            true => {
+                let watch = Watch::Unknown;
+                self.once(&mut line, name, key, steps, None, watch).await
+            }
             false => Ok(None),
         };
         // A connection that cannot say so ends here, and its turn with it.
@@ -106,8 +114,8 @@ impl General {
         key: &Key,
         steps: &[Step],
         known: Option<Row>,
+        watch: Watch,
     ) -> Result<Option<Vec<Result<Answer>>>, Failed> {
-        let watch = self.quiet.watch();
         let row = match known {
             Some(row) => row,
             None => read(line, key, watch).await?,
@@ -268,7 +276,7 @@ impl From<Trouble> for Failed {
 
 /// Between half and all of a pause that grows, by the low bits of the clock.
 fn pause(tries: u32, nanos: u64) -> Duration {
-    let longest = Duration::from_micros(200 << tries.min(7));
+    let longest = Duration::from_micros(200 << tries);
     let part = u32::try_from(nanos % 512).unwrap_or_default();
     longest / 2 + longest / 2 * part / 512
 }

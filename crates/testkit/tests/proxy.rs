@@ -220,3 +220,42 @@ async fn connections_can_be_refused() {
     client.say("back").await;
     assert_eq!(client.hear().await.unwrap(), "back");
 }
+
+/// A server whose three replies come in one piece.
+async fn at_once() -> SocketAddr {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = server.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut peer, _)) = server.accept().await {
+            tokio::spawn(async move {
+                peer.read_u8().await.unwrap();
+                peer.write_all(b"1\n2\n3\n").await.unwrap();
+                // It stays open until the other side has gone.
+                let _ = peer.read_to_end(&mut Vec::new()).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn replies_before_the_one_that_is_stopped_pass_however_they_come() {
+    let proxy = Proxy::with_splitter(at_once().await, lines())
+        .await
+        .unwrap();
+    let caught = proxy.catch(3);
+    let mut client = Client::connect(&proxy).await;
+    client.say("x").await;
+    assert_eq!(client.hear().await.unwrap(), "1");
+    assert_eq!(client.hear().await.unwrap(), "2");
+    let link = caught.await.unwrap();
+    link.flow(Direction::Down, Flow::Pass);
+    assert_eq!(client.hear().await.unwrap(), "3");
+    let mut client = Client::connect(&proxy).await;
+    proxy.swallow(3, Then::Hold);
+    client.say("x").await;
+    assert_eq!(client.hear().await.unwrap(), "1");
+    assert_eq!(client.hear().await.unwrap(), "2");
+    proxy.heal();
+    assert_eq!(client.hear().await.unwrap(), "3");
+}

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::ambush::Ambush;
@@ -90,6 +90,8 @@ impl Link {
                 direction,
                 split: splitter(),
                 queue: VecDeque::new(),
+                before: 0,
+                waiting: None,
             };
             tokio::spawn(async move {
                 let link = pump.link.clone();
@@ -158,6 +160,10 @@ struct Pump {
     direction: Direction,
     split: Split,
     queue: VecDeque<(Instant, Vec<u8>)>,
+    /// How many frames of the queue came before one from which on all are held: they still pass.
+    before: usize,
+    /// Who is told when they have.
+    waiting: Option<oneshot::Sender<Link>>,
 }
 
 impl Pump {
@@ -176,14 +182,21 @@ impl Pump {
                 Some(End::HalfOpen) => return self.half_open(from, to).await,
                 None => {}
             }
+            if self.before == 0
+                && let Some(waiting) = self.waiting.take()
+            {
+                // A test that has ended does not want it any more.
+                let _ = waiting.send(self.link.clone());
+            }
             if ended && self.queue.is_empty() {
                 // The other side may be gone already; there is nobody to tell.
                 let _ = to.shutdown().await;
                 return;
             }
             let due = match (flow, self.queue.front()) {
-                (Flow::Hold, _) | (_, None) => None,
-                (Flow::Pass, Some(_)) => Some(Instant::now()),
+                (_, None) => None,
+                (Flow::Hold, Some(_)) if self.before == 0 => None,
+                (Flow::Pass | Flow::Hold, Some(_)) => Some(Instant::now()),
                 (_, Some((due, _))) => Some(*due),
             };
             tokio::select! {
@@ -208,12 +221,20 @@ impl Pump {
             if frame.counted && self.direction == Direction::Down {
                 self.link.0.replies.fetch_add(1, Ordering::Relaxed);
                 if let Some(waiting) = self.link.0.ambush.reply() {
+                    self.before = self.queue.len();
+                    self.waiting = Some(waiting);
                     self.link.flow(Direction::Down, Flow::Hold);
-                    // A test that has ended does not want it any more.
-                    let _ = waiting.send(self.link.clone());
                 }
             }
-            if let Fate::Pass(after) = self.link.rules(|r| r.judge(self.direction, frame.counted)) {
+            let judged = self.link.rules(|rules| {
+                let held = rules.way(self.direction).flow == Flow::Hold;
+                let fate = rules.judge(self.direction, frame.counted);
+                (fate, !held && rules.way(self.direction).flow == Flow::Hold)
+            });
+            if judged.1 {
+                self.before = self.queue.len();
+            }
+            if let Fate::Pass(after) = judged.0 {
                 self.queue.push_back((Instant::now() + after, frame.bytes));
             }
         }
@@ -225,6 +246,7 @@ impl Pump {
         let Some((_, frame)) = self.queue.pop_front() else {
             return Ok(());
         };
+        self.before = self.before.saturating_sub(1);
         match self
             .link
             .rules(|r| r.allowance(self.direction, frame.len()))

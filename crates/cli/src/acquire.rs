@@ -159,7 +159,7 @@ pub(crate) async fn not_acquired(
     if let Ok(Some(view)) = clinch.inspect(name.as_str()).await {
         if let Some(who) = holders(&view) {
             message += &format!("; held by {who}");
-        } else if let Some(left) = view.delayed_for {
+        } else if let Some(left) = view.delayed_for() {
             message += &format!("; a lock-delay keeps it taken for another {}", age(left));
         }
     }

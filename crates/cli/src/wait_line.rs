@@ -84,7 +84,7 @@ impl<'a> WaitLine<'a> {
         };
         if let Some(who) = holders(view) {
             text += &format!(": held by {who}");
-        } else if let Some(left) = view.delayed_for {
+        } else if let Some(left) = view.delayed_for() {
             text += &format!(": kept free by a lock-delay for another {}", age(left));
         }
         let me = self.clinch.client_id();

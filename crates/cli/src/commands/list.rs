@@ -49,7 +49,7 @@ fn table(locks: &[LockView]) -> Table {
         for party in &lock.holders {
             row(cells("held", lock.limit, party));
         }
-        if let Some(left) = lock.delayed_for {
+        if let Some(left) = lock.delayed_for() {
             let mut cells = <[String; 7]>::default();
             let [state, .., lease_left, _, _] = &mut cells;
             (*state, *lease_left) = ("delayed".to_owned(), age(left));

@@ -36,7 +36,7 @@ fn text(context: &Context, view: &LockView) -> String {
     for holder in &view.holders {
         party(&mut lines, &paint.green("held"), view, holder);
     }
-    if let Some(left) = view.delayed_for {
+    if let Some(left) = view.delayed_for() {
         lines.push(format!(
             "  {} for another {}",
             paint.yellow("lock-delay"),

@@ -51,7 +51,7 @@ impl<'a> Lock<'a> {
             limit: Some(view.limit),
             holders: view.holders.iter().map(party).collect(),
             waiters: view.waiters.iter().map(party).collect(),
-            delayed_for_ms: view.delayed_for.map(millis),
+            delayed_for_ms: view.delayed_for().map(millis),
         }
     }
 

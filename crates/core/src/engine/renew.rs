@@ -226,6 +226,7 @@ fn settle(
     sent: BootTime,
     reply: Option<Result<Vec<RenewReply>>>,
 ) {
+    let again = engine.clock.now() + retry_after(batch);
     let replies = match reply {
         Some(Ok(replies)) => replies,
         failed => {
@@ -234,11 +235,8 @@ fn settle(
             } else {
                 tracing::warn!(holds = batch.len(), "renewal was not answered");
             }
-            let again = engine.clock.now() + retry_after(batch);
             for hold in batch {
-                hold.suspect();
-                telemetry::renewal_failed();
-                engine.renewer.put(hold, again);
+                unrenewed(engine, hold, again);
             }
             return;
         }
@@ -251,8 +249,16 @@ fn settle(
             }
             RenewReply::Held => {}
             RenewReply::Lost(reason) => hold.lose(reason),
+            RenewReply::Unknown => unrenewed(engine, hold, again),
         }
     }
+}
+
+/// A renewal that failed or was not answered: the hold is in doubt until the next one is.
+fn unrenewed(engine: &Engine, hold: &Arc<Hold>, again: BootTime) {
+    hold.suspect();
+    telemetry::renewal_failed();
+    engine.renewer.put(hold, again);
 }
 
 /// The pause after a failed renewal: short against the lease, so that several tries fit in.

@@ -101,7 +101,11 @@ impl Encoder {
         self.maybe_text(entry.value.as_ref());
         match entry.phase {
             Phase::Waiting => self.byte(0),
-            Phase::Delayed => self.byte(1),
+            // 1 was a delay without its number.
+            Phase::Delayed { seq } => {
+                self.byte(3);
+                self.number(seq);
+            }
             Phase::Held { seq } => {
                 self.byte(2);
                 self.number(seq);
@@ -116,16 +120,17 @@ impl Encoder {
         self.request(ended.request);
         self.number(ended.seq.map_or(0, |seq| seq + 1));
         self.text(ended.owner.as_str());
-        self.ending(ended.ending);
+        // The high bit: a moment follows until which it must be remembered.
+        let kept = ended.keep > ended.at;
+        self.byte(ending_code(ended.ending) | if kept { KEPT } else { 0 });
         self.number(ended.at.as_nanos());
+        if kept {
+            self.number(ended.keep.as_nanos());
+        }
     }
 
     fn ending(&mut self, ending: Ending) {
-        self.byte(match ending {
-            Ending::Released => 0,
-            Ending::Expired => 1,
-            Ending::Evicted => 2,
-        });
+        self.byte(ending_code(ending));
     }
 
     /// A grant.
@@ -248,8 +253,11 @@ impl<'a> Decoder<'a> {
             value: self.maybe_text()?,
             phase: match self.byte()? {
                 0 => Phase::Waiting,
-                1 => Phase::Delayed,
+                1 => Phase::Delayed { seq: 0 },
                 2 => Phase::Held {
+                    seq: self.number()?,
+                },
+                3 => Phase::Delayed {
                     seq: self.number()?,
                 },
                 _ => return None,
@@ -261,22 +269,24 @@ impl<'a> Decoder<'a> {
 
     /// The next memory of a claim.
     pub fn ended(&mut self) -> Option<Ended> {
+        let (request, seq, owner) = (self.request()?, self.number()?, self.owner()?);
+        let code = self.byte()?;
+        let at = self.moment()?;
         Some(Ended {
-            request: self.request()?,
-            seq: self.number()?.checked_sub(1),
-            owner: self.owner()?,
-            ending: self.ending()?,
-            at: self.moment()?,
+            request,
+            seq: seq.checked_sub(1),
+            owner,
+            ending: ending_of(code & !KEPT)?,
+            at,
+            keep: match code & KEPT {
+                0 => at,
+                _ => self.moment()?,
+            },
         })
     }
 
     fn ending(&mut self) -> Option<Ending> {
-        match self.byte()? {
-            0 => Some(Ending::Released),
-            1 => Some(Ending::Expired),
-            2 => Some(Ending::Evicted),
-            _ => None,
-        }
+        ending_of(self.byte()?)
     }
 
     /// The next grant.
@@ -296,6 +306,26 @@ impl<'a> Decoder<'a> {
     /// Whether all has been read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// Marks an ended claim with a moment until which it must be remembered.
+const KEPT: u8 = 0x80;
+
+fn ending_code(ending: Ending) -> u8 {
+    match ending {
+        Ending::Released => 0,
+        Ending::Expired => 1,
+        Ending::Evicted => 2,
+    }
+}
+
+fn ending_of(code: u8) -> Option<Ending> {
+    match code {
+        0 => Some(Ending::Released),
+        1 => Some(Ending::Expired),
+        2 => Some(Ending::Evicted),
+        _ => None,
     }
 }
 

@@ -84,7 +84,7 @@ pub struct Entry {
 /// state.claim(&claim, now, &mut numbers, &mut out)?;
 /// assert_eq!(state.entries[0].phase, Phase::Held { seq: 1 });
 /// state.evict(None, now, &mut numbers, &mut out); // with a lock-delay
-/// assert_eq!(state.entries[0].phase, Phase::Delayed);
+/// assert_eq!(state.entries[0].phase, Phase::Delayed { seq: 1 });
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,10 @@ pub enum Phase {
         seq: u64,
     },
     /// Ended uncleanly; its units stay taken until the lock-delay is over.
-    Delayed,
+    Delayed {
+        /// The sequence number of the hold that ended.
+        seq: u64,
+    },
 }
 
 impl Entry {
@@ -124,8 +127,13 @@ impl Entry {
     pub fn seq(&self) -> Option<u64> {
         match self.phase {
             Phase::Held { seq } => Some(seq),
-            Phase::Waiting | Phase::Delayed => None,
+            Phase::Waiting | Phase::Delayed { .. } => None,
         }
+    }
+
+    /// Whether it has ended and its lock-delay runs.
+    pub fn is_delayed(&self) -> bool {
+        matches!(self.phase, Phase::Delayed { .. })
     }
 
     /// Whether it takes units now.
@@ -143,7 +151,10 @@ impl Entry {
             label: self.label.clone(),
             value: self.value.clone(),
             units: self.units,
-            token: self.seq().and_then(|seq| Token::new(seq, 0)),
+            token: match self.phase {
+                Phase::Held { seq } | Phase::Delayed { seq } => Token::new(seq, 0),
+                Phase::Waiting => None,
+            },
             age: now.since(self.since),
             lease_left: self.until.since(now),
         }
@@ -204,6 +215,9 @@ pub struct Ended {
     pub ending: Ending,
     /// When.
     pub at: BootTime,
+    /// Until when it must be remembered, however many others end: a copy of its claim may be applied
+    /// until then. A moment in the past if no copy can be under way.
+    pub keep: BootTime,
 }
 
 impl Ended {

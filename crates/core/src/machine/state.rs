@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Ended, Entry, Outcome, Phase, Sequence, Woken};
 use crate::store::{
-    Busy, Claim, ClaimReply, Ending, EventKind, Freshness, Grant, Hold, LockView, LostReason,
-    Predecessor, Queued, ReleaseReply, RenewReply, Renewal,
+    Busy, Claim, ClaimReply, Ending, EventKind, Evicted, Freshness, Grant, Hold, LockView,
+    LostReason, PartyView, Predecessor, Queued, ReleaseReply, RenewReply, Renewal,
 };
 use crate::{BootTime, ClientId, Name, RequestId, Result};
 
@@ -73,7 +73,7 @@ impl NameState {
     ) -> Result<ClaimReply> {
         self.expire(now, out);
         if let Some(entry) = self.entries.iter_mut().find(|e| e.request == claim.request) {
-            if entry.phase == Phase::Delayed {
+            if entry.is_delayed() {
                 return Ok(ClaimReply::Gone(self.reason(claim.request)));
             }
             entry.until = entry.until.max(now + claim.lease);
@@ -166,7 +166,7 @@ impl NameState {
         out: &mut Outcome,
     ) {
         self.expire(now, out);
-        let mine = |e: &Entry| e.request == claim.request && e.phase != Phase::Delayed;
+        let mine = |e: &Entry| e.request == claim.request && !e.is_delayed();
         if let Some(at) = self.entries.iter().position(mine) {
             self.end(at, Ending::Released, now, out);
         } else if !self.ended.iter().any(|e| e.request == claim.request) {
@@ -177,31 +177,51 @@ impl NameState {
                 owner: claim.owner.clone(),
                 ending: Ending::Released,
                 at: now,
+                keep: now,
             });
         }
         self.settle(now, sequence, out);
     }
 
-    /// Breaks holds; see [`Store::evict`](crate::store::Store::evict). Returns their numbers.
+    /// Remembers an ended claim until this moment, however many others end before: a copy of it may
+    /// be applied until then. Nothing changes for a claim that has not ended, or is forgotten.
+    pub fn keep(&mut self, request: RequestId, until: BootTime) {
+        if let Some(ended) = self.ended.iter_mut().find(|e| e.request == request) {
+            ended.keep = ended.keep.max(until);
+        }
+    }
+
+    /// Breaks holds and ends lock-delays; see [`Store::evict`](crate::store::Store::evict).
     pub fn evict(
         &mut self,
         seq: Option<u64>,
         now: BootTime,
         sequence: &mut dyn Sequence,
         out: &mut Outcome,
-    ) -> Vec<u64> {
+    ) -> Evicted {
         self.expire(now, out);
-        let mut seqs = Vec::new();
+        let mut evicted = Evicted::default();
         let meant = |e: &Entry| {
             e.seq()
                 .is_some_and(|held| seq.is_none_or(|seq| seq == held))
         };
+        // Delays that ran before: a hold that is broken here starts one that stays.
+        let delays = |e: &Entry| match e.phase {
+            Phase::Delayed { seq: ended } => seq.is_none_or(|seq| seq == ended).then_some(ended),
+            Phase::Held { .. } | Phase::Waiting => None,
+        };
+        if seq.is_some() || !self.entries.iter().any(meant) {
+            evicted.delays = self.entries.iter().filter_map(delays).collect();
+            self.entries.retain(|e| delays(e).is_none());
+        }
         while let Some(at) = self.entries.iter().position(meant) {
-            seqs.extend(self.entries.get(at).and_then(Entry::seq));
+            evicted
+                .seqs
+                .extend(self.entries.get(at).and_then(Entry::seq));
             self.end(at, Ending::Evicted, now, out);
         }
         self.settle(now, sequence, out);
-        seqs
+        evicted
     }
 
     /// Ends every claim of a client that is known to be dead.
@@ -213,7 +233,7 @@ impl NameState {
         out: &mut Outcome,
     ) {
         self.expire(now, out);
-        let theirs = |e: &Entry| e.client.id == client && e.phase != Phase::Delayed;
+        let theirs = |e: &Entry| e.client.id == client && !e.is_delayed();
         while let Some(at) = self.entries.iter().position(theirs) {
             self.end(at, Ending::Expired, now, out);
         }
@@ -235,18 +255,29 @@ impl NameState {
         }
     }
 
-    /// What an operator sees; `None` when nobody holds or waits.
+    /// What an operator sees; `None` when nobody holds or waits and no lock-delay runs.
     pub fn view(&self, now: BootTime) -> Option<LockView> {
         let live = || self.entries.iter().filter(|e| e.until > now);
-        let limit = live().find(|e| e.phase != Phase::Delayed)?.limit;
         // A hold that has just run out is delayed from that moment, whether or not a step has
         // noticed it yet.
-        let delay_end = |e: &Entry| match e.phase {
-            Phase::Delayed => e.until,
-            Phase::Held { .. } if e.until <= now => e.until + e.lock_delay,
-            Phase::Held { .. } | Phase::Waiting => now,
+        let delayed = |e: &Entry| match e.phase {
+            Phase::Delayed { .. } => (e.until > now).then(|| e.view(now)),
+            Phase::Held { .. } if e.until <= now && e.until + e.lock_delay > now => {
+                Some(PartyView {
+                    age: now.since(e.until),
+                    lease_left: (e.until + e.lock_delay).since(now),
+                    ..e.view(now)
+                })
+            }
+            Phase::Held { .. } | Phase::Waiting => None,
         };
-        let delayed_for = self.entries.iter().map(|e| delay_end(e).since(now)).max();
+        let delayed: Vec<PartyView> = self.entries.iter().filter_map(delayed).collect();
+        let claimed = live().find(|e| !e.is_delayed());
+        let limit = match (claimed, delayed.first()) {
+            (Some(entry), _) => entry.limit,
+            (None, Some(_)) => self.entries.first()?.limit,
+            (None, None) => return None,
+        };
         Some(LockView {
             name: self.name.clone(),
             limit,
@@ -258,7 +289,7 @@ impl NameState {
                 .filter(|e| e.phase == Phase::Waiting)
                 .map(|e| e.view(now))
                 .collect(),
-            delayed_for: delayed_for.filter(|span| !span.is_zero()),
+            delayed,
         })
     }
 
@@ -268,7 +299,10 @@ impl NameState {
         self.entries
             .iter()
             .all(|e| e.until <= now && e.lock_delay.is_zero())
-            && self.ended.iter().all(|e| now.since(e.at) >= RETENTION)
+            && self
+                .ended
+                .iter()
+                .all(|e| now.since(e.at) >= RETENTION && e.keep <= now)
     }
 
     fn check_limit(&self, claim: &Claim) -> Result<()> {
@@ -292,7 +326,7 @@ impl NameState {
             return;
         };
         let kind = match (entry.phase, ending) {
-            (Phase::Delayed, _) => {
+            (Phase::Delayed { .. }, _) => {
                 self.entries.remove(at);
                 return;
             }
@@ -308,10 +342,11 @@ impl NameState {
             owner: entry.owner.clone(),
             ending,
             at: when,
+            keep: when,
         };
-        let delay = entry.seq().is_some() && ending.is_unclean() && !entry.lock_delay.is_zero();
-        if delay {
-            entry.phase = Phase::Delayed;
+        let seq = entry.seq().filter(|_| ending.is_unclean());
+        if let Some(seq) = seq.filter(|_| !entry.lock_delay.is_zero()) {
+            entry.phase = Phase::Delayed { seq };
             entry.since = when;
             entry.until = when + entry.lock_delay;
         } else {
@@ -320,10 +355,15 @@ impl NameState {
         self.remember(ended);
     }
 
+    /// Adds an ended claim, and forgets the oldest of too many that need not be kept.
     fn remember(&mut self, ended: Ended) {
+        let now = ended.at;
         self.ended.push(ended);
-        if self.ended.len() > REMEMBERED {
-            self.ended.remove(0);
+        while self.ended.len() > REMEMBERED {
+            let Some(at) = self.ended.iter().position(|e| e.keep <= now) else {
+                break;
+            };
+            self.ended.remove(at);
         }
     }
 
@@ -400,7 +440,7 @@ impl NameState {
                     .filter(|e| e.seq.is_some_and(|earlier| earlier < seq))
                     .find_map(Ended::predecessor),
             }),
-            Phase::Waiting | Phase::Delayed => ClaimReply::Queued(Queued {
+            Phase::Waiting | Phase::Delayed { .. } => ClaimReply::Queued(Queued {
                 ahead: self
                     .entries
                     .iter()

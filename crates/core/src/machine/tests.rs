@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{NameState, Outcome, Sequence};
-use crate::store::{Claim, ClaimReply, Ending, EventKind, Hold, LostReason, ReleaseReply};
+use crate::store::{Claim, ClaimReply, Ending, EventKind, Evicted, Hold, LostReason, ReleaseReply};
 use crate::{BootTime, ErrorKind, Identity, Name, OwnerId};
 
 #[derive(Default)]
@@ -255,4 +255,50 @@ fn a_dead_client_frees_everything_at_once() {
             .count(),
         2
     );
+}
+
+#[test]
+fn an_ended_request_is_kept_until_its_moment_however_many_end_after_it() {
+    let mut table = Table::new();
+    let use_once = |table: &mut Table| {
+        let claim = table.ask(1, 1);
+        let hold = table.granted(&claim);
+        table.release(&hold);
+        claim
+    };
+    let late = use_once(&mut table);
+    table
+        .state
+        .keep(late.request, table.now + Duration::from_secs(5));
+    for _ in 0..40 {
+        use_once(&mut table);
+    }
+    assert!(matches!(table.claim(&late), ClaimReply::Gone(_)));
+    table.pass(Duration::from_secs(5));
+    use_once(&mut table);
+    assert_eq!(table.state.ended.len(), 8);
+}
+
+#[test]
+fn a_running_delay_is_shown_and_ended_by_its_own_number_only() {
+    let mut table = Table::new();
+    let claim = Claim {
+        lock_delay: Duration::from_secs(60),
+        ..table.ask(1, 1)
+    };
+    let hold = table.granted(&claim);
+    table.step(|s, now, seq, out| s.evict(Some(hold.seq), now, seq, out));
+    let view = table.state.view(table.now).unwrap();
+    assert!(view.holders.is_empty() && view.waiters.is_empty());
+    assert_eq!(view.delayed[0].token.map(|t| t.seq()), Some(hold.seq));
+    assert_eq!(view.delayed_for(), Some(Duration::from_secs(60)));
+    let other = table.step(|s, now, seq, out| s.evict(Some(hold.seq + 1), now, seq, out));
+    assert_eq!(other, Evicted::default());
+    let ended = table.step(|s, now, seq, out| s.evict(Some(hold.seq), now, seq, out));
+    assert_eq!((ended.seqs, ended.delays), (vec![], vec![hold.seq]));
+    let next = table.ask(1, 1);
+    let next = table.granted(&next);
+    let none = table.step(|s, now, seq, out| s.evict(Some(hold.seq), now, seq, out));
+    assert_eq!(none, Evicted::default());
+    assert_eq!(table.release(&next), ReleaseReply::Released);
 }

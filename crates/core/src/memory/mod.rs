@@ -313,10 +313,9 @@ impl Store for MemoryStore {
     async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
         let (now, key) = (self.context.clock.now(), self.key(name));
         self.step(Op::Evict, |world| {
-            let seqs = world.on(&key, |name, sequence, out| {
+            world.on(&key, |name, sequence, out| {
                 name.evict(seq, now, sequence, out)
-            });
-            Evicted { seqs }
+            })
         })
         .await
     }

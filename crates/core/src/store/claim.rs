@@ -294,6 +294,9 @@ pub enum RenewReply {
     Held,
     /// It is not held any more; final.
     Lost(LostReason),
+    /// Not known: the part of the engine that has this hold did not answer. The hold may have been
+    /// extended; the replies to the other renewals count.
+    Unknown,
 }
 
 /// The answer to a release.
@@ -363,6 +366,8 @@ impl Freshness {
 pub struct Evicted {
     /// Sequence numbers of the broken holds.
     pub seqs: Vec<u64>,
+    /// Sequence numbers of the holds that had ended, and whose lock-delays were ended.
+    pub delays: Vec<u64>,
 }
 
 /// How the hold before a grant ended.

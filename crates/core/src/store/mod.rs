@@ -130,6 +130,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     /// Extends holds, in as few round trips as the engine allows; one reply for each, in order.
     ///
+    /// Where only a part of them fails, those get [`RenewReply::Unknown`] and the others their reply:
+    /// one server that does not answer costs only the holds on it. An error means that none is known.
+    ///
     /// Only the keeper calls it. A renewal never creates a hold, and changes nothing unless the
     /// request id and the token both match.
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>>;
@@ -154,17 +157,19 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Whether `seq` is a current grant of `name`.
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness>;
 
-    /// The names with holders or waiters that start with `prefix`, in byte order.
+    /// The names with holders, waiters or a running lock-delay that start with `prefix`, in byte order.
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>>;
 
-    /// One name in full; `None` when nobody holds or waits.
+    /// One name in full; `None` when nobody holds or waits and no lock-delay runs.
     async fn inspect(&self, name: &Name) -> Result<Option<LockView>>;
 
     /// What happens to names that start with `prefix`, from the moment this call has returned.
     async fn events(&self, prefix: &str) -> Result<Events>;
 
-    /// Breaks the hold with this sequence number, or every hold of the name: an unclean end, so the
-    /// holder's lock-delay applies.
+    /// Breaks the hold with this sequence number: an unclean end, so the holder's lock-delay applies.
+    /// If that hold has ended already and its lock-delay runs, ends the delay.
+    ///
+    /// Without a number, breaks every hold of the name, or ends its lock-delays if nobody holds it.
     async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted>;
 
     /// Settings of the engine that would break a promise, and what to do about them.

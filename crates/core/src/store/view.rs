@@ -14,7 +14,7 @@ use crate::{ClientId, Name, OwnerId, Token};
 /// let guard = lock.permits(2).acquire().await?;
 /// let view = clinch.inspect("workers").await?.unwrap();
 /// assert_eq!((view.limit, view.holders.len(), view.waiters.len()), (2, 1, 0));
-/// assert_eq!(view.delayed_for, None);
+/// assert_eq!(view.delayed_for(), None);
 /// # Ok(()) }
 /// # clinch_core::blocking::block_on(demo()).unwrap();
 /// ```
@@ -28,11 +28,19 @@ pub struct LockView {
     pub holders: Vec<PartyView>,
     /// Who waits, next first.
     pub waiters: Vec<PartyView>,
-    /// Where a lock-delay keeps units taken after an unclean end: how long it still lasts.
-    pub delayed_for: Option<Duration>,
+    /// Holds that ended uncleanly and whose lock-delay keeps their units taken: who held them, the
+    /// token that they had, and as the lease that is left, how long the delay still lasts.
+    pub delayed: Vec<PartyView>,
 }
 
-/// One holder or waiter.
+impl LockView {
+    /// How long lock-delays still keep units taken; `None` where none runs.
+    pub fn delayed_for(&self) -> Option<Duration> {
+        self.delayed.iter().map(|party| party.lease_left).max()
+    }
+}
+
+/// One holder or waiter, or a hold that has ended and whose lock-delay runs.
 ///
 /// ```
 /// # async fn demo() -> clinch_core::Result<()> {
@@ -60,9 +68,9 @@ pub struct PartyView {
     pub value: Option<Arc<str>>,
     /// Units held or wanted.
     pub units: u32,
-    /// The token of a holder, as the store knows it: hand-overs inside the process are not in it.
+    /// The token of a holder, or of a hold that has ended, as the store knows it: hand-overs inside the process are not in it.
     pub token: Option<Token>,
-    /// How long it has held or waited; [`Duration::MAX`] where the store does not tell.
+    /// How long it has held or waited, or since when it has ended; [`Duration::MAX`] where the store does not tell.
     pub age: Duration,
     /// How long its lease still lasts; [`Duration::MAX`] for one that never ends.
     pub lease_left: Duration,

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use clinch_core::store::{Freshness, LockView, PartyView};
-use clinch_core::{ClientId, Name, Result, Token};
+use clinch_core::store::{Freshness, LockView, PartyView, Predecessor};
+use clinch_core::{ClientId, Name, OwnerId, Result, Token};
 
 use crate::core::Core;
 use crate::error::Trouble;
 use crate::leases::header;
-use crate::mirror::{Mirror, Party, Standing};
+use crate::mirror::{Delay, Mirror, Party, Standing};
 use crate::record::Record;
 use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeRequest, RangeResponse};
 
@@ -91,9 +91,12 @@ impl Core {
         if mirror.line.is_empty() {
             return Ok(None);
         }
-        let mut delayed_for = None;
+        let mut delayed = Vec::new();
         for delay in mirror.running() {
-            delayed_for = delayed_for.max(Some(self.left(delay.lease, left).await?));
+            let left = self.left(delay.lease, left).await?;
+            if !left.is_zero() {
+                delayed.push(delayed_view(delay, mirror.last.as_ref(), left));
+            }
         }
         let holders = mirror.holders();
         let (mut held, mut waiting) = (Vec::new(), Vec::new());
@@ -111,7 +114,7 @@ impl Core {
             limit,
             holders: held,
             waiters: waiting,
-            delayed_for: delayed_for.filter(|span| !span.is_zero()),
+            delayed,
         }))
     }
 
@@ -151,5 +154,21 @@ fn view(party: &Party, token: Option<Token>, left: Duration) -> PartyView {
         token,
         age: record.map(Record::age).unwrap_or_default(),
         lease_left: record.map_or(left, |r| left.min(r.lease())),
+    }
+}
+
+/// A delay's key does not say whose it is: it is that of the last hold that ended.
+fn delayed_view(delay: &Delay, ended: Option<&Predecessor>, left: Duration) -> PartyView {
+    PartyView {
+        owner: ended.map_or_else(|| OwnerId::new(""), |last| last.owner.clone()),
+        client: ClientId::from_u64(0),
+        host: String::new(),
+        pid: 0,
+        label: None,
+        value: None,
+        units: delay.place.units,
+        token: ended.and_then(|last| Token::new(last.seq, 0)),
+        age: Duration::MAX,
+        lease_left: left,
     }
 }

@@ -172,7 +172,10 @@ impl Core {
                 seqs.push(*victim);
             }
         }
-        Ok(Evicted { seqs })
+        Ok(Evicted {
+            seqs,
+            ..Evicted::default()
+        })
     }
 
     async fn evict_one(

@@ -234,7 +234,7 @@ impl Content {
         encoder.number(state.ended.len() as u64);
         state.ended.iter().for_each(|ended| encoder.ended(ended));
         state.entries.iter().for_each(|entry| encoder.entry(entry));
-        let claims = state.entries.iter().filter(|e| e.phase != Phase::Delayed);
+        let claims = state.entries.iter().filter(|e| !e.is_delayed());
         let first_end = claims.map(|entry| micros(entry.until)).min();
         Self {
             token: state.last_seq,
@@ -283,6 +283,7 @@ fn read_record(record: &[u8], at: BootTime) -> Option<Ended> {
             _ => return None,
         },
         at,
+        keep: at,
     })
 }
 

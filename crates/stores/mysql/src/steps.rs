@@ -1,7 +1,7 @@
 //! What a step does to the state of a name.
 
 use clinch_core::machine::{NameState, Outcome, Phase, Sequence};
-use clinch_core::store::{Claim, ClaimReply, Hold, ReleaseReply, RenewReply, Renewal};
+use clinch_core::store::{Claim, ClaimReply, Evicted, Hold, ReleaseReply, RenewReply, Renewal};
 use clinch_core::{BootTime, RequestId, Result};
 
 use crate::row::Row;
@@ -24,7 +24,7 @@ pub(crate) enum Answer {
     Claim(ClaimReply),
     Renew(RenewReply),
     Release(ReleaseReply),
-    Evicted(Vec<u64>),
+    Evicted(Evicted),
     Done,
 }
 
@@ -116,7 +116,7 @@ fn end_in_time(state: &mut NameState, latest: BootTime) {
     for entry in &mut state.entries {
         let span = match entry.phase {
             Phase::Held { .. } | Phase::Waiting => entry.lease,
-            Phase::Delayed => entry.lock_delay,
+            Phase::Delayed { .. } => entry.lock_delay,
         };
         entry.until = entry.until.min(latest + span);
     }

@@ -226,7 +226,7 @@ impl Store for MySqlStore {
     async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
         self.check_open()?;
         match self.group.run(name, Step::Evict(seq)).await {
-            Ok(Answer::Evicted(seqs)) => Ok(Evicted { seqs }),
+            Ok(Answer::Evicted(evicted)) => Ok(evicted),
             Ok(_) => Err(strange()),
             Err(error) => Err(Self::explain(error)),
         }

@@ -129,7 +129,7 @@ fn decode(view: Value, name: &Name) -> Option<(NameState, BootTime)> {
     for entry in &mut entries {
         // The server lets each lease run a moment longer, and its clock may have been set back.
         let longest = match entry.phase {
-            Phase::Delayed => entry.lock_delay,
+            Phase::Delayed { .. } => entry.lock_delay,
             Phase::Held { .. } | Phase::Waiting => entry.lease,
         };
         entry.until = entry.until.min(now + longest);

@@ -280,7 +280,7 @@ pub(crate) fn entry(record: &[u8], ticket: u64, limit: u32) -> Option<Entry> {
         phase: match phase {
             b'W' => Phase::Waiting,
             b'H' => Phase::Held { seq },
-            b'D' => Phase::Delayed,
+            b'D' => Phase::Delayed { seq },
             _ => return None,
         },
         since,

@@ -289,7 +289,10 @@ impl Store for RedisStore {
                 _ => None,
             })
             .await?;
-        Ok(Evicted { seqs })
+        Ok(Evicted {
+            seqs,
+            ..Evicted::default()
+        })
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

@@ -93,6 +93,10 @@ fn void_name(state: &mut NameState, ceiling: u64, now: BootTime) {
     state.last_seq = state.last_seq.max(ceiling);
     state.ended.clear();
     for entry in &mut state.entries {
+        let seq = match entry.phase {
+            Phase::Held { seq } | Phase::Delayed { seq } => seq,
+            Phase::Waiting => 0,
+        };
         if let Some(seq) = entry.seq() {
             state.ended.push(Ended {
                 request: entry.request,
@@ -100,11 +104,12 @@ fn void_name(state: &mut NameState, ceiling: u64, now: BootTime) {
                 owner: entry.owner.clone(),
                 ending: Ending::Expired,
                 at: now,
+                keep: now,
             });
         }
         // A waiter's place and a spent delay are not worth keeping.
         let keeps = entry.phase != Phase::Waiting && !entry.lock_delay.is_zero();
-        entry.phase = Phase::Delayed;
+        entry.phase = Phase::Delayed { seq };
         entry.since = now;
         entry.until = if keeps { now + entry.lock_delay } else { now };
     }

@@ -91,7 +91,7 @@ pub(crate) fn end_own(tx: &mut Tx<'_>, me: ClientId) -> Step<()> {
     events::unsubscribe(tx, me)?;
     for name in tx.mine.names() {
         let ended = tx.on_name(&name, |name| {
-            let own = |e: &&Entry| e.client.id == me && e.phase != Phase::Delayed;
+            let own = |e: &&Entry| e.client.id == me && !e.is_delayed();
             let left: Vec<Entry> = name.state.entries.iter().filter(own).cloned().collect();
             for entry in left {
                 let claim = claim_of(&name.state.name, &entry);

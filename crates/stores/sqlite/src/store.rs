@@ -243,8 +243,8 @@ impl Store for SqliteStore {
     async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
         let name = name.clone();
         let step = move |tx: &mut Tx<'_>| {
-            tx.on_name(&name, |name| Evicted {
-                seqs: name.step(|state, now, numbers, out| state.evict(seq, now, numbers, out)),
+            tx.on_name(&name, |name| {
+                name.step(|state, now, numbers, out| state.evict(seq, now, numbers, out))
             })
         };
         self.writer.call(Route::Inline, step).await

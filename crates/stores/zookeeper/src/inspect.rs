@@ -80,10 +80,13 @@ impl Parties {
         let delay = |party: &Party| {
             let record = party.record.as_ref()?;
             let whole = record.lock_delay() + core.sessions.config.tick;
-            Some(whole.saturating_sub(core.age(&party.stat)))
+            Some(PartyView {
+                lease_left: whole.saturating_sub(core.age(&party.stat)),
+                ..party.view(core, false)
+            })
         };
         let delayed = self.all.iter().filter(|party| party.child.delayed);
-        let delayed_for = delayed.filter_map(delay).max();
+        let delayed = delayed.filter_map(delay).collect();
         let live = |(at, party): (usize, &Party)| {
             let holds = at < self.holders;
             (!party.child.delayed).then(|| (holds, party.view(core, holds)))
@@ -102,7 +105,7 @@ impl Parties {
             limit: first.child.place.limit,
             holders: bare(holders),
             waiters: bare(waiters),
-            delayed_for,
+            delayed,
         })
     }
 
@@ -268,5 +271,8 @@ pub(crate) async fn evict(core: &Arc<Core>, name: &Name, seq: Option<u64>) -> Re
             seqs.push(held);
         }
     }
-    Ok(Evicted { seqs })
+    Ok(Evicted {
+        seqs,
+        ..Evicted::default()
+    })
 }

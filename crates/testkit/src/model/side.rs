@@ -121,7 +121,7 @@ impl Side {
             (Op::Evict(_, all), Some(claim)) => {
                 let hold = self.hold(claim);
                 let seq = (!all).then_some(hold.seq);
-                let Evicted { seqs } = store.evict(&hold.name, seq).await.unwrap();
+                let Evicted { seqs, .. } = store.evict(&hold.name, seq).await.unwrap();
                 let mut seqs: Vec<u64> = seqs.into_iter().map(|s| self.place(s)).collect();
                 if !self.exact {
                     seqs.sort_unstable();
@@ -224,7 +224,7 @@ impl Side {
         let mut holders: Vec<_> = view.holders.iter().map(|p| self.party(p)).collect();
         holders.sort();
         let waiters: Vec<_> = view.waiters.iter().map(|p| self.party(p)).collect();
-        let delayed = view.delayed_for.is_some();
+        let delayed = view.delayed_for().is_some();
         format!(
             "{} {} {holders:?} {waiters:?} {delayed}",
             view.name, view.limit

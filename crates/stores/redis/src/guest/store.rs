@@ -340,7 +340,7 @@ impl Store for GuestStore {
                 .map(|(owner, count)| self.party(owner, &count, left))
                 .collect(),
             waiters: Vec::new(),
-            delayed_for: None,
+            delayed: Vec::new(),
         }))
     }
 
@@ -365,6 +365,7 @@ impl Store for GuestStore {
         match reply.await? {
             Reply::Evicted(owner) => Ok(Evicted {
                 seqs: vec![seq(&owner)],
+                ..Evicted::default()
             }),
             Reply::None => Ok(Evicted::default()),
             _ => Err(strange(self.info.scheme)),

@@ -201,8 +201,11 @@ impl Store for QuorumStore {
 
     async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
         let seqs = holds::evict(&self.quorum, name, seq).await;
-        seqs.map(|seqs| Evicted { seqs })
-            .map_err(|error| self.explain(error))
+        seqs.map(|seqs| Evicted {
+            seqs,
+            ..Evicted::default()
+        })
+        .map_err(|error| self.explain(error))
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

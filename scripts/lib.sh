@@ -2,12 +2,41 @@
 
 say() { printf '\n== %s\n' "$*"; }
 
-# Runs a command under a heading and stops at its failure.
+# Runs a command under a heading, says how long it took, and stops at its failure.
 step() {
-  say "$1"
+  local name=$1 began=$SECONDS status=0
   shift
-  "$@"
+  say "$name"
+  run "$@" || status=$?
+  printf -- '-- %s: %d s\n' "$name" "$((SECONDS - began))"
+  [ "$status" -eq 0 ] || exit "$status"
 }
+
+# Runs a command in a process group of its own, so that all of it can be stopped.
+run() {
+  local status=0
+  set -m
+  "$@" </dev/null &
+  running=$!
+  set +m
+  wait "$running" || status=$?
+  running=
+  return "$status"
+}
+
+# A script that is told to end stops what it runs first.
+running=
+stop() {
+  trap '' INT TERM HUP
+  if [ -n "$running" ]; then
+    kill -TERM -- "-$running" 2>/dev/null || true
+    wait "$running" 2>/dev/null || true
+  fi
+  exit "$1"
+}
+trap 'stop 129' HUP
+trap 'stop 130' INT
+trap 'stop 143' TERM
 
 # A C compiler (for SQLite) and the toolchain's own parts.
 ensure_tools() {
@@ -77,25 +106,3 @@ install_quietly() (
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"
 )
-
-# Adds up the closing lines of all test runs, and ends with their verdict.
-summary() {
-  local log=$1 status=$2
-  awk '
-    /^test result: / {
-      for (i = 1; i <= NF; i++) {
-        if ($i == "passed;") passed += $(i - 1)
-        if ($i == "failed;") failed += $(i - 1)
-        if ($i == "ignored;") ignored += $(i - 1)
-      }
-      runs++
-    }
-    END {
-      printf "\n== %d test runs\n%d passed, %d failed, %d skipped\n", runs, passed, failed, ignored
-      exit (passed == 0 || failed > 0) ? 1 : 0
-    }' "$log" || status=1
-  if [ "$status" -ne 0 ]; then
-    grep -E '^test .*FAILED$' "$log" | sort -u || true
-  fi
-  exit "$status"
-}

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use super::heard::Heard;
+use super::attempt::Attempt;
 use super::lane::{Entered, Slot, Waiting};
 use super::settings::backoff;
-use super::{Ask, Engine, Hold, Tenure, drive, patient, valid_for};
-use crate::store::{Claim, ClaimReply, Queued};
-use crate::{BootTime, Effect, Error, ErrorKind, OwnerId, Result, telemetry};
+use super::{Ask, Engine, Tenure, patient, valid_for};
+use crate::store::ClaimReply;
+use crate::{BootTime, Effect, Error, ErrorKind, Result, telemetry};
 
 /// How long a caller is ready to wait.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +58,7 @@ impl Engine {
                 Some(lost) => drop(lost),
                 None => return Ok(None),
             }
+            self.check_open()?;
             if !self.has_time(how) {
                 return Ok(None);
             }
@@ -66,7 +67,9 @@ impl Engine {
     }
 
     async fn enter(self: &Arc<Self>, ask: &Ask, how: How) -> Result<Option<Tenure>> {
-        let lane = self.lane(ask);
+        let Some(lane) = self.lanes.of(self, ask) else {
+            return Err(self.closed_error());
+        };
         match lane.enter(&ask.owner, matches!(how, How::Try)) {
             Entered::First(slot) => self.first(slot, ask, how).await,
             Entered::Waiting(waiting) => self.wait(waiting, how).await,
@@ -78,35 +81,32 @@ impl Engine {
     async fn first(self: &Arc<Self>, slot: Slot, ask: &Ask, how: How) -> Result<Option<Tenure>> {
         let queue = !matches!(how, How::Try);
         let lane = slot.lane().clone();
-        let mut attempt = Attempt {
-            slot: Some(slot),
-            claim: self.claim(&ask.key, &ask.owner, queue),
-            unknown: false,
-            heard: Heard::default(),
-        };
+        let mut attempt = Attempt::begin(slot, self.claim(&ask.key, &ask.owner, queue))?;
         let mut tries = 0;
         loop {
             let sent = self.clock.now();
             attempt.heard.sending(sent);
             let patience = self.patience(how, sent);
             let before = std::mem::replace(&mut attempt.unknown, true);
-            let reply = patient(&self.clock, patience, self.store.claim(&attempt.claim)).await;
+            let claiming = patient(&self.clock, patience, self.store.claim(&attempt.claim));
+            let Some(reply) = self.unless_closed(claiming).await else {
+                return Err(attempt.explain(self.closed_error()));
+            };
             if matches!(&reply, Some(Err(error)) if !error.may_have_taken_effect()) {
                 attempt.unknown = before;
             }
             let error = match reply {
                 Some(Ok(ClaimReply::Granted(grant))) => {
-                    let Some(slot) = attempt.slot.take() else {
-                        return Err(lost_slot());
-                    };
-                    let hold = Hold::new(slot, &attempt.claim, grant, sent);
-                    return Ok(Some(Tenure::first(hold, ask.owner.clone())));
+                    return attempt.granted(grant, sent, ask.owner.clone()).map(Some);
                 }
                 Some(Ok(ClaimReply::Queued(queued))) => {
                     let lease = attempt.claim.lease;
                     attempt.heard.queued(sent, lease, self.clock.now());
-                    let waiting = attempt.hand_to_driver(&lane, &ask.owner, Some(queued));
+                    let waiting = attempt.hand_to_driver(&ask.owner, Some(queued));
                     return self.wait(waiting, how).await;
+                }
+                Some(Ok(ClaimReply::Busy(_))) if before => {
+                    return attempt.settle_unknown(patience).await.map(|()| None);
                 }
                 Some(Ok(ClaimReply::Busy(_))) => {
                     attempt.settle();
@@ -114,17 +114,17 @@ impl Engine {
                 }
                 // Only a repeated request can be gone: it ran out between two tries.
                 Some(Ok(ClaimReply::Gone(_))) => {
-                    attempt.claim.request = self.identity.request();
-                    attempt.heard = Heard::default();
+                    attempt.renew_request()?;
                     continue;
                 }
-                Some(Err(error)) if !error.is_temporary() => return Err(error),
+                Some(Err(error)) if !error.is_temporary() => return Err(attempt.explain(error)),
                 Some(Err(error)) => error,
                 None => unanswered(),
             };
+            let error = attempt.explain(error);
             if queue && self.has_time(how) {
                 lane.set_trouble(Some(error));
-                let waiting = attempt.hand_to_driver(&lane, &ask.owner, None);
+                let waiting = attempt.hand_to_driver(&ask.owner, None);
                 return self.wait(waiting, how).await;
             }
             tries += 1;
@@ -175,45 +175,6 @@ impl Engine {
     }
 }
 
-/// A claim under way in the caller's task.
-struct Attempt {
-    slot: Option<Slot>,
-    claim: Claim,
-    /// Whether a request may have reached the store whose outcome is not known.
-    unknown: bool,
-    heard: Heard,
-}
-
-impl Attempt {
-    /// The store has said no: nothing is left of the claim.
-    fn settle(&mut self) {
-        self.slot = None;
-    }
-
-    fn hand_to_driver(
-        &mut self,
-        lane: &Arc<super::Lane>,
-        owner: &OwnerId,
-        queued: Option<Queued>,
-    ) -> Waiting {
-        let waiting = lane.wait_first(owner);
-        if let Some(slot) = self.slot.take() {
-            drive::start(slot, self.claim.clone(), self.heard, queued);
-        }
-        waiting
-    }
-}
-
-impl Drop for Attempt {
-    /// The caller has gone, or gave up, with the outcome unknown.
-    fn drop(&mut self) {
-        if let Some(slot) = self.slot.take().filter(|_| self.unknown) {
-            slot.lane().adopt();
-            drive::start(slot, self.claim.clone(), self.heard, None);
-        }
-    }
-}
-
 fn unanswered() -> Error {
     Error::new(
         ErrorKind::Unreachable,
@@ -230,10 +191,6 @@ fn late() -> Error {
     )
     .with_effect(Effect::Possible)
     .with_advice("choose a longer lease, or a faster store")
-}
-
-fn lost_slot() -> Error {
-    Error::new(ErrorKind::Internal, "a claim lost its place")
 }
 
 /// Whether a grant that was last heard of at `sent` is worth anything at `now`.

@@ -14,15 +14,17 @@ use crate::store::{Claim, ClaimReply, Grant, Queued, Wake, Wakes};
 use crate::{BootTime, Effect, Error, ErrorKind, telemetry};
 
 /// Starts a driver for a claim, with what is known of it already, and the store's answer if there is
-/// one.
-pub(super) fn start(slot: Slot, claim: Claim, heard: Heard, queued: Option<Queued>) {
+/// one. The lane counts it as a driver; `sent` says whether a request may have reached the store.
+pub(super) fn start(slot: Slot, claim: Claim, heard: Heard, sent: bool, queued: Option<Queued>) {
     let (engine, lane) = (slot.engine().clone(), slot.lane().clone());
     let driver = Driver {
         engine: engine.clone(),
         lane: lane.clone(),
         claim,
         heard,
+        sent,
         failing: None,
+        at_work: true,
     };
     if let Err(error) = engine.tasks.spawn(
         driver
@@ -39,8 +41,12 @@ struct Driver {
     claim: Claim,
     /// From when a pushed grant is counted.
     heard: Heard,
+    /// Whether a request may have reached the store.
+    sent: bool,
     /// Since when, and how often, the store has not answered.
     failing: Option<(BootTime, u32)>,
+    /// Whether the lane counts it as a driver.
+    at_work: bool,
 }
 
 /// What a round of the driver came to.
@@ -59,9 +65,11 @@ impl Driver {
         let mut known = queued.filter(|queued| queued.wakes_kept);
         loop {
             if self.lane.dismiss_surplus() {
+                self.at_work = false;
                 // The lane is free at once: a new claim may queue while this one is withdrawn.
                 drop((wakes, slot));
-                return withdraw(&self.engine, &self.claim).await;
+                withdraw(&self.engine, &self.claim).await;
+                return;
             }
             let round = match known.take() {
                 Some(queued) => Some(Round::Wait(self.pause(&queued))),
@@ -91,6 +99,7 @@ impl Driver {
     async fn round(&mut self) -> Option<Round> {
         let sent = self.engine.clock.now();
         self.heard.sending(sent);
+        let before = std::mem::replace(&mut self.sent, true);
         let patience = self.engine.settings.patience;
         let claiming = patient(
             &self.engine.clock,
@@ -104,12 +113,15 @@ impl Driver {
             // Somebody left while the store is slow: see whether this driver is still needed.
             () = left => return Some(Round::Wait(Duration::ZERO)),
         };
+        if matches!(&reply, Some(Err(error)) if !error.may_have_taken_effect()) {
+            self.sent = before;
+        }
         Some(match reply {
             Some(Ok(ClaimReply::Granted(grant))) => {
                 if still_valid(sent, self.claim.lease, self.engine.clock.now()) {
                     Round::Granted(grant, sent)
                 } else {
-                    self.start_over().await;
+                    self.start_over();
                     return None;
                 }
             }
@@ -133,7 +145,7 @@ impl Driver {
                 self.renew_request();
                 return None;
             }
-            Some(Err(error)) if !error.is_temporary() => Round::Failed(error),
+            Some(Err(error)) if !error.is_temporary() => Round::Failed(self.explain(error)),
             Some(Err(error)) => self.trouble(error),
             None => self.trouble(
                 Error::new(ErrorKind::Unreachable, "the store does not answer")
@@ -174,9 +186,18 @@ impl Driver {
         }
     }
 
-    fn deliver(self, slot: Slot, grant: Grant, sent: BootTime) {
+    fn deliver(mut self, slot: Slot, grant: Grant, sent: BootTime) {
         let hold = Hold::new(slot, &self.claim, grant, sent);
+        self.at_work = false;
         self.lane.deliver(hold);
+    }
+
+    /// The error with what earlier requests may have done.
+    fn explain(&self, error: Error) -> Error {
+        match self.sent {
+            true => error.with_effect(Effect::Possible),
+            false => error,
+        }
     }
 
     fn pause(&self, queued: &Queued) -> Duration {
@@ -198,6 +219,7 @@ impl Driver {
         let now = self.engine.clock.now();
         let (since, tries) = self.failing.unwrap_or((now, 0));
         self.failing = Some((since, tries + 1));
+        let error = self.explain(error);
         self.lane.set_trouble(Some(error.clone()));
         if now.since(since) >= self.engine.settings.patience {
             return Round::Failed(error);
@@ -208,36 +230,67 @@ impl Driver {
     fn renew_request(&mut self) {
         self.claim.request = self.engine.identity.request();
         self.heard = Heard::default();
+        self.sent = false;
     }
 
     /// A grant that came too late to be used: give it back, ask anew.
-    async fn start_over(&mut self) {
+    fn start_over(&mut self) {
         let old = self.claim.clone();
         self.renew_request();
         // In the background: the new request must not wait for it.
-        let engine = self.engine.clone();
-        let task = async move { withdraw(&engine, &old).await };
-        if let Err(error) = self.engine.tasks.spawn(task) {
-            tracing::error!(%error, "a late grant runs out instead of being withdrawn");
+        withdraw_in_background(&self.engine, Arc::new(old));
+    }
+}
+
+impl Drop for Driver {
+    /// It panicked, or could not be started: nobody works for its waiter any more.
+    fn drop(&mut self) {
+        if !self.at_work {
+            return;
+        }
+        self.lane.driver_gone();
+        if std::thread::panicking() {
+            self.lane.fail_all(&self.explain(panicked()));
+            withdraw_in_background(&self.engine, Arc::new(self.claim.clone()));
         }
     }
 }
 
-/// Withdraws a claim until the store has heard, or has surely dropped it by itself.
-async fn withdraw(engine: &Engine, claim: &Claim) {
+fn panicked() -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        "the task that waited for the lock has panicked",
+    )
+    .with_advice("report the panic message, which is on standard error")
+}
+
+/// Withdraws a claim, whatever becomes of the caller.
+pub(super) fn withdraw_in_background(engine: &Arc<Engine>, claim: Arc<Claim>) {
+    let with = engine.clone();
+    let task = async move {
+        withdraw(&with, &claim).await;
+    };
+    if let Err(error) = engine.tasks.spawn(task) {
+        tracing::error!(%error, "a claim runs out instead of being withdrawn");
+    }
+}
+
+/// Withdraws a claim until the store has acknowledged it (`true`), or has surely dropped the claim
+/// by itself.
+pub(super) async fn withdraw(engine: &Engine, claim: &Claim) -> bool {
     let give_up = engine.clock.now() + claim.lease * 2;
     let mut tries = 0;
     loop {
         let patience = engine.settings.patience;
         let error = match patient(&engine.clock, patience, engine.store.withdraw(claim)).await {
-            Some(Ok(())) => return,
+            Some(Ok(())) => return true,
             Some(Err(error)) => Some(error),
             None => None,
         };
         let definite = error.as_ref().is_some_and(|error| !error.is_temporary());
         if definite || engine.clock.now() >= give_up {
             tracing::warn!(lock = %claim.name, ?error, "a claim runs out instead of being withdrawn");
-            return;
+            return false;
         }
         tries += 1;
         engine.clock.sleep(backoff(tries)).await;

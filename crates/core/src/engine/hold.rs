@@ -64,7 +64,8 @@ impl Hold {
         handed_over < round || now.since(self.granted) < quantum
     }
 
-    /// A grant whose claim was sent, and later acknowledged, at `sent`.
+    /// A grant whose claim was sent, and later acknowledged, at `sent`. It is lost and released at
+    /// once if the client has been closed.
     pub(crate) fn new(slot: Slot, claim: &Claim, grant: Grant, sent: BootTime) -> Arc<Self> {
         let engine = slot.engine().clone();
         let granted = engine.clock.now();
@@ -213,11 +214,11 @@ impl Hold {
         }
     }
 
-    /// It is not held any more, and not because its holder said so.
-    pub(crate) fn lose(self: &Arc<Self>, reason: LostReason) {
+    /// It is not held any more, and not because its holder said so. `false` when it had ended before.
+    pub(crate) fn lose(self: &Arc<Self>, reason: LostReason) -> bool {
         let mut state = self.state();
         if state.phase != Phase::Held {
-            return;
+            return false;
         }
         state.phase = Phase::Lost(reason);
         self.deadline.store(0, Ordering::Release);
@@ -229,6 +230,7 @@ impl Hold {
         telemetry::lost(&self.spi.name, self.token(0), reason);
         // Frees the lane for the next local claim.
         drop(slot);
+        true
     }
 
     /// The holder gives it up: it is not valid from now on. `Err` when it had been lost before.

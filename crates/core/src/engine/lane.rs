@@ -47,6 +47,8 @@ struct State {
     next_id: u64,
     /// The error that drivers meet at present, while they still hope.
     trouble: Option<Error>,
+    /// Set when the client has been closed: nobody waits here any more.
+    closed: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -68,15 +70,7 @@ pub(super) enum Entered {
 }
 
 impl Lane {
-    pub(super) fn shared(engine: Arc<Engine>, key: LaneKey) -> Arc<Self> {
-        Self::new(engine, key, false)
-    }
-
-    pub(super) fn private(engine: Arc<Engine>, key: LaneKey) -> Arc<Self> {
-        Self::new(engine, key, true)
-    }
-
-    fn new(engine: Arc<Engine>, key: LaneKey, private: bool) -> Arc<Self> {
+    pub(super) fn new(engine: Arc<Engine>, key: LaneKey, private: bool) -> Arc<Self> {
         Arc::new(Self {
             engine,
             key,
@@ -84,6 +78,10 @@ impl Lane {
             state: Mutex::default(),
             left: Notify::new(),
         })
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     pub(crate) fn key(&self) -> &LaneKey {
@@ -129,6 +127,14 @@ impl Lane {
 
     fn push(self: &Arc<Self>, state: &mut State, owner: &OwnerId, first: bool) -> Waiting {
         let (tell, told) = oneshot::channel();
+        if let Some(closed) = &state.closed {
+            drop(tell.send(Err(closed.clone())));
+            return Waiting {
+                lane: self.clone(),
+                id: 0,
+                told: Some(told),
+            };
+        }
         state.next_id += 1;
         let waiter = Waiter {
             id: state.next_id,
@@ -161,7 +167,7 @@ impl Lane {
         for owner in owners {
             let slot = Slot { lane: self.clone() };
             let claim = self.engine.claim(&self.key, &owner, true);
-            drive::start(slot, claim, Heard::default(), None);
+            drive::start(slot, claim, Heard::default(), false, None);
         }
     }
 
@@ -213,6 +219,18 @@ impl Lane {
             }
             None => drop(Tenure::first(hold, OwnerId::new("nobody"))),
         }
+    }
+
+    /// The client has been closed: nobody waits here from now on.
+    pub(super) fn close(&self, error: &Error) {
+        self.state().closed = Some(error.clone());
+        self.fail_all(error);
+    }
+
+    /// A driver has ended without a word on its claim.
+    pub(super) fn driver_gone(&self) {
+        let mut state = self.state();
+        state.driven = state.driven.saturating_sub(1);
     }
 
     /// Tells every waiter that it cannot be done.
@@ -281,14 +299,26 @@ impl Slot {
     }
 }
 
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if self.engine.is_ours() {
+            self.engine.lanes.forget(self);
+        }
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
+        // A forked child has copies of locks that nobody may ever unlock.
+        if !self.lane.engine.is_ours() {
+            return;
+        }
         let mut state = self.lane.state();
         state.live = state.live.saturating_sub(1);
         let idle = state.live == 0 && state.waiters.is_empty();
         self.lane.staff(state);
         if idle && !self.lane.private {
-            self.lane.engine.retire_lane(&self.lane);
+            self.lane.engine.lanes.retire(&self.lane);
         }
     }
 }
@@ -336,6 +366,9 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        if !self.lane.engine.is_ours() {
+            return;
+        }
         if let Some(mut told) = self.told.take() {
             told.close();
             // A tenure that arrived is dropped here, and so passes on or goes back.

@@ -14,7 +14,7 @@ enum Left {
     HandedOver,
     /// It had been lost.
     Lost(LostReason),
-    /// The store must be told.
+    /// It is to be released at the store; it was valid until this moment.
     ToRelease,
 }
 
@@ -49,12 +49,28 @@ pub(super) fn leave(tenure: &Tenure, now: BootTime) {
     }
 }
 
+/// Ends a hold whose client has been closed.
+pub(super) fn end_closed(hold: &Arc<Hold>) {
+    if hold.lose(LostReason::Closed) {
+        release_in_background(hold.clone());
+    }
+}
+
 /// Makes sure that the store hears of the end, however long the caller lives.
 pub(super) fn release_in_background(hold: Arc<Hold>) {
     let engine = hold.engine.clone();
     let spawned = engine.tasks.spawn(async move {
-        if let Err(error) = persist(&hold).await {
-            tracing::warn!(%error, lock = %hold.spi.name, "a hold runs out instead of being released");
+        let Err(error) = persist(&hold).await else {
+            return;
+        };
+        let lock = &hold.spi.name;
+        if error.kind() == ErrorKind::Closed {
+            // The session has ended, and with it every hold.
+            tracing::debug!(%error, %lock, "a hold ended with its session");
+        } else if error.may_have_taken_effect() {
+            tracing::warn!(%error, %lock, "a hold runs out, unless it has been released");
+        } else {
+            tracing::warn!(%error, %lock, "a hold runs out instead of being released");
         }
     });
     if let Err(error) = spawned {
@@ -93,17 +109,17 @@ async fn release_at_store(hold: &Arc<Hold>) -> Result<ReleaseReply> {
     let engine = &hold.engine;
     let give_up = engine.clock.now() + engine.settings.patience.min(hold.lease);
     let mut tries = 0;
-    // An earlier try may have released it, whatever the last one says.
-    let mut effect = Effect::None;
+    // Whether an earlier try may have released it.
+    let mut before = Effect::None;
     loop {
         match attempt(hold).await {
-            Ok(reply) => return Ok(reply),
+            Ok(reply) => return Ok(judge(reply, before)),
             Err(error) => {
                 if error.may_have_taken_effect() {
-                    effect = Effect::Possible;
+                    before = Effect::Possible;
                 }
                 if !error.is_temporary() || engine.clock.now() >= give_up {
-                    return Err(error.with_effect(effect));
+                    return Err(error.with_effect(before));
                 }
             }
         }
@@ -112,19 +128,39 @@ async fn release_at_store(hold: &Arc<Hold>) -> Result<ReleaseReply> {
     }
 }
 
+/// What the reply to a release means if an earlier try may have taken effect.
+///
+/// The hold was valid when its holder gave it up, before the first try was sent. So it had not
+/// expired by then: if the store says that it has, it did so afterwards, and nothing was lost. A
+/// store that does not know the hold may have forgotten it *because* an earlier try has released it.
+/// "Released before" can be nothing else, since only its holder releases it. An eviction is a loss
+/// in any case: it can only hit a hold that no try has released, perhaps long before the first one.
+fn judge(reply: ReleaseReply, before: Effect) -> ReleaseReply {
+    match reply {
+        ReleaseReply::WasLost(
+            LostReason::Expired | LostReason::Forgotten | LostReason::Released,
+        ) if before == Effect::Possible => ReleaseReply::Released,
+        definite => definite,
+    }
+}
+
 /// Tries until the store has answered or the lease must have run out there by itself.
 async fn persist(hold: &Arc<Hold>) -> Result<()> {
     let engine = &hold.engine;
     let give_up = engine.clock.now() + hold.lease;
     let mut tries = 0;
+    let mut effect = Effect::None;
     loop {
         let error = match attempt(hold).await {
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
+        if error.may_have_taken_effect() {
+            effect = Effect::Possible;
+        }
         if !error.is_temporary() || engine.clock.now() >= give_up {
             hold.finish_leaving();
-            return Err(error);
+            return Err(error.with_effect(effect));
         }
         tries += 1;
         engine.clock.sleep(backoff(tries)).await;
@@ -157,5 +193,21 @@ impl Drop for Unfinished {
         if let Some(hold) = self.0.take().filter(|hold| hold.phase() == Phase::Leaving) {
             release_in_background(hold);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_that_may_have_taken_effect_is_not_a_loss() {
+        use LostReason::{Evicted, Expired, Forgotten, Released};
+        let lost = [Evicted, Expired, Forgotten, Released].map(ReleaseReply::WasLost);
+        // The first answer is definite.
+        assert_eq!(lost.map(|reply| judge(reply, Effect::None)), lost);
+        let held = lost.map(|reply| judge(reply, Effect::Possible).was_held());
+        assert_eq!(held, [false, true, true, true]);
+        assert!(judge(ReleaseReply::Released, Effect::Possible).was_held());
     }
 }

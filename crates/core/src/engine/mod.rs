@@ -4,26 +4,29 @@
 //!   thread hop; everything that waits, or whose outcome is unknown, goes to a driver on the keeper.
 //! - [`drive`]: the driver: repeats a queued claim on hints and on a slow poll, hands the grant to a
 //!   waiter, or withdraws it when nobody waits any more.
+//! - [`attempt`]: a claim in the caller's task; [`open`]: all of them, for [`closing`].
 //! - [`lane`]: where the claims of this process on one name queue, and holds are handed over.
 //! - [`hold`]: a grant with its deadline; [`tenure`]: one guard's turn of it.
-//! - [`renew`]: the renewal schedule of all holds of a client.
+//! - [`renew`]: the renewal schedule of all holds of a client; [`extend`]: the renewals themselves.
 //! - [`leave`]: the end of a tenure: hand-over or release.
 
 mod acquire;
+mod attempt;
+mod closing;
 mod drive;
+mod extend;
 mod heard;
 mod hold;
 mod lane;
+mod lanes;
 mod leave;
+mod open;
 mod renew;
 mod settings;
 mod tasks;
 mod tenure;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 pub(crate) use acquire::How;
 pub(crate) use hold::Hold;
@@ -47,8 +50,9 @@ pub(crate) struct Engine {
     peers: Vec<StoreInfo>,
     pub(crate) renewer: renew::Renewer,
     pub(crate) tasks: tasks::Tasks,
-    lanes: Mutex<HashMap<LaneKey, Arc<Lane>>>,
-    closed: AtomicBool,
+    lanes: lanes::Lanes,
+    open: open::Open,
+    closing: closing::Closing,
 }
 
 /// A claim as the API describes it, before it has a request id.
@@ -74,8 +78,9 @@ impl Engine {
             peers,
             renewer: renew::Renewer::default(),
             tasks: tasks::Tasks::default(),
-            lanes: Mutex::default(),
-            closed: AtomicBool::new(false),
+            lanes: lanes::Lanes::default(),
+            open: open::Open::default(),
+            closing: closing::Closing::default(),
         })
     }
 
@@ -113,15 +118,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Closed, "the client was closed")
-                .with_store(self.scheme())
-                .with_advice("connect again"));
-        }
-        Ok(())
-    }
-
     /// Adds store and name to an error that a store reported without them.
     pub(crate) fn explain(&self, error: Error, name: &Name) -> Error {
         let error = match error.store() {
@@ -151,36 +147,6 @@ impl Engine {
         }
     }
 
-    /// The lane where this claim queues: shared with like claims of this client, or its own.
-    fn lane(self: &Arc<Self>, ask: &Ask) -> Arc<Lane> {
-        if ask.fair || ask.key.max_hold.is_some() {
-            return Lane::private(self.clone(), ask.key.clone());
-        }
-        let mut lanes = self.lanes();
-        match lanes.get(&ask.key) {
-            Some(lane) => lane.clone(),
-            None => {
-                let lane = Lane::shared(self.clone(), ask.key.clone());
-                lanes.insert(ask.key.clone(), lane.clone());
-                lane
-            }
-        }
-    }
-
-    /// Forgets a lane that nobody uses.
-    fn retire_lane(&self, lane: &Arc<Lane>) {
-        let mut lanes = self.lanes();
-        // A claim may have entered it meanwhile: then it stays.
-        let idle = |found: &Arc<Lane>| Arc::ptr_eq(found, lane) && lane.is_idle();
-        if lanes.get(lane.key()).is_some_and(idle) {
-            lanes.remove(lane.key());
-        }
-    }
-
-    fn lanes(&self) -> MutexGuard<'_, HashMap<LaneKey, Arc<Lane>>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Holds of this very client that it has evicted: no need to learn that from a renewal.
     pub(crate) fn evicted(&self, name: &Name, seqs: &[u64]) {
         for hold in self.renewer.holds() {
@@ -189,36 +155,12 @@ impl Engine {
             }
         }
     }
-
-    /// Ends everything: waiters get an error, holds are released, the session is closed.
-    pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let closed =
-            Error::new(ErrorKind::Closed, "the client was closed").with_store(self.scheme());
-        let lanes: Vec<Arc<Lane>> = self.lanes().values().cloned().collect();
-        for lane in lanes {
-            lane.fail_all(&closed);
-        }
-        for hold in self.renewer.holds() {
-            hold.lose(LostReason::Closed);
-            leave::release_in_background(hold);
-        }
-        let patience = self
-            .clock
-            .sleep(self.settings.patience.min(Duration::from_secs(5)));
-        tokio::select! {
-            () = self.tasks.idle() => {}
-            () = patience => {}
-        }
-        self.renewer.stop();
-        self.store.close().await
-    }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.renewer.stop();
+        if self.is_ours() {
+            self.renewer.stop();
+        }
     }
 }

@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tracing::Instrument;
 
-use super::settings::{backoff, renew_after};
-use super::{Engine, Hold, patient};
-use crate::store::{Doubt, Doubts, RenewReply, Renewal};
-use crate::{BootTime, Result, telemetry};
+use super::settings::renew_after;
+use super::{Engine, Hold, extend, leave};
+use crate::BootTime;
+use crate::store::{Doubt, Doubts};
 
 /// A place in the schedule.
 pub(crate) type DueKey = (BootTime, u64);
@@ -35,6 +34,8 @@ struct Schedule {
     /// When the task will look next; `None` while it waits for a change.
     armed: Option<BootTime>,
     running: bool,
+    /// Set by `close`: what is scheduled from then on is lost.
+    closed: bool,
     stopped: bool,
 }
 
@@ -44,16 +45,15 @@ impl Renewer {
         self.put(hold, sent + renew_after(hold.lease));
     }
 
-    fn put(&self, hold: &Arc<Hold>, due: BootTime) {
-        let due = hold.deadline().map_or(due, |deadline| due.min(deadline));
+    pub(super) fn put(&self, hold: &Arc<Hold>, due: BootTime) {
         let mut schedule = self.lock();
-        schedule.next_id += 1;
-        let key = (due, schedule.next_id);
-        let Ok(old) = hold.set_due(key) else { return };
-        if let Some(old) = old {
-            schedule.due.remove(&old);
+        if schedule.closed {
+            drop(schedule);
+            return leave::end_closed(hold);
         }
-        schedule.due.insert(key, hold.clone());
+        let Some(due) = schedule.place(hold, due) else {
+            return;
+        };
         if schedule.armed.is_none_or(|armed| due < armed) {
             schedule.armed = Some(due);
             self.changed.notify_one();
@@ -81,6 +81,13 @@ impl Renewer {
         self.lock().due.values().cloned().collect()
     }
 
+    /// Schedules nothing any more, and returns what is scheduled: all holds that are valid.
+    pub(super) fn close(&self) -> Vec<Arc<Hold>> {
+        let mut schedule = self.lock();
+        schedule.closed = true;
+        schedule.due.values().cloned().collect()
+    }
+
     /// The store doubts holds: they are suspect from now on, and due for a renewal, which tells.
     fn doubt(&self, doubt: &Doubt, now: BootTime) {
         let mut doubted = self.holds();
@@ -100,7 +107,8 @@ impl Renewer {
         self.changed.notify_one();
     }
 
-    /// Takes out what is due at `now`, and says when to look again.
+    /// What is due at `now`, and when to look again. Each hold that is due gets its next place in the
+    /// same step, so that its deadline stays watched, and `close` finds it.
     fn take_due(&self, now: BootTime) -> (Vec<Arc<Hold>>, Option<BootTime>) {
         let mut schedule = self.lock();
         let mut taken = Vec::new();
@@ -115,6 +123,9 @@ impl Renewer {
                 break;
             }
             taken.push(entry.remove());
+        }
+        for hold in &taken {
+            schedule.place(hold, now + renew_after(hold.lease));
         }
         // With nothing left, the moment that was set before stays: else each hold of a client that
         // takes and releases one lock at a time would wake this task up.
@@ -135,6 +146,20 @@ impl Renewer {
     }
 }
 
+impl Schedule {
+    /// Gives a hold its place, in place of an earlier one; `None` when the hold has ended.
+    fn place(&mut self, hold: &Arc<Hold>, due: BootTime) -> Option<BootTime> {
+        let due = hold.deadline().map_or(due, |deadline| due.min(deadline));
+        self.next_id += 1;
+        let key = (due, self.next_id);
+        if let Some(old) = hold.set_due(key).ok()? {
+            self.due.remove(&old);
+        }
+        self.due.insert(key, hold.clone());
+        Some(due)
+    }
+}
+
 /// The task: it holds the engine only while it works, so that a dropped client can go.
 async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
     let mut listening = true;
@@ -147,12 +172,14 @@ async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
         }
         let now = strong.clock.now();
         let (due, next) = strong.renewer.take_due(now);
-        for batch in due.chunks(BATCH) {
-            start(&strong, batch, now);
+        // What failed before is tried apart from what is well: if it fails again, it fails alone.
+        let (suspect, well): (Vec<_>, Vec<_>) = due.iter().cloned().partition(|h| h.is_suspect());
+        for batch in well.chunks(BATCH).chain(suspect.chunks(BATCH)) {
+            extend::start(&strong, batch);
         }
         let clock = strong.clock.clone();
-        // What `start` put back may be due before `next`; then `changed` has been notified.
-        drop((strong, due));
+        // What `extend` moved may be due before `next`; then `changed` has been notified.
+        drop((strong, due, well, suspect));
         let due = async {
             match next {
                 Some(next) => clock.sleep_until(next).await,
@@ -169,104 +196,4 @@ async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
             },
         }
     }
-}
-
-/// Sends one batch, and puts its holds back so that their deadlines stay watched meanwhile.
-fn start(engine: &Arc<Engine>, holds: &[Arc<Hold>], now: BootTime) {
-    let mut batch = Vec::with_capacity(holds.len());
-    for hold in holds {
-        hold.check_deadline();
-        match hold.deadline() {
-            // Lost or given up.
-            None => {}
-            // Its longest time is all that it will get: only the deadline is left to wait for,
-            // unless there is a doubt that only a renewal can settle.
-            Some(deadline) if hold.is_capped() && !hold.is_suspect() => {
-                engine.renewer.put(hold, deadline);
-            }
-            Some(_) => {
-                engine.renewer.put(hold, now + renew_after(hold.lease));
-                batch.push(hold.clone());
-            }
-        }
-    }
-    if batch.is_empty() {
-        return;
-    }
-    let span = telemetry::renew_span(engine.scheme(), batch.len());
-    let renewing = renew(engine.clone(), batch).instrument(span);
-    if let Err(error) = engine.tasks.spawn(renewing) {
-        tracing::error!(%error, "holds cannot be renewed");
-    }
-}
-
-async fn renew(engine: Arc<Engine>, batch: Vec<Arc<Hold>>) {
-    let renewals: Vec<Renewal> = batch
-        .iter()
-        .map(|hold| Renewal {
-            hold: hold.spi.clone(),
-            lease: hold.lease,
-            value: None,
-        })
-        .collect();
-    // The next try is due after a third of the lease; by then this one has been given up.
-    let patience = batch
-        .iter()
-        .map(|hold| renew_after(hold.lease))
-        .min()
-        .unwrap_or_default();
-    let sent = engine.clock.now();
-    let reply = patient(&engine.clock, patience, engine.store.renew(&renewals)).await;
-    settle(&engine, &batch, sent, reply);
-}
-
-fn settle(
-    engine: &Engine,
-    batch: &[Arc<Hold>],
-    sent: BootTime,
-    reply: Option<Result<Vec<RenewReply>>>,
-) {
-    let again = engine.clock.now() + retry_after(batch);
-    let replies = match reply {
-        Some(Ok(replies)) => replies,
-        failed => {
-            if let Some(Err(error)) = failed {
-                tracing::warn!(%error, holds = batch.len(), "renewal failed");
-            } else {
-                tracing::warn!(holds = batch.len(), "renewal was not answered");
-            }
-            for hold in batch {
-                unrenewed(engine, hold, again);
-            }
-            return;
-        }
-    };
-    for (hold, reply) in batch.iter().zip(replies) {
-        match reply {
-            RenewReply::Held if hold.extend(sent) => {
-                telemetry::renewed(&hold.spi.name);
-                engine.renewer.put(hold, sent + renew_after(hold.lease));
-            }
-            RenewReply::Held => {}
-            RenewReply::Lost(reason) => hold.lose(reason),
-            RenewReply::Unknown => unrenewed(engine, hold, again),
-        }
-    }
-}
-
-/// A renewal that failed or was not answered: the hold is in doubt until the next one is.
-fn unrenewed(engine: &Engine, hold: &Arc<Hold>, again: BootTime) {
-    hold.suspect();
-    telemetry::renewal_failed();
-    engine.renewer.put(hold, again);
-}
-
-/// The pause after a failed renewal: short against the lease, so that several tries fit in.
-fn retry_after(batch: &[Arc<Hold>]) -> Duration {
-    let shortest = batch
-        .iter()
-        .map(|hold| hold.lease)
-        .min()
-        .unwrap_or_default();
-    (shortest / 24).min(backoff(4))
 }

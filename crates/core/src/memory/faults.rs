@@ -1,8 +1,8 @@
 //! Faults that a test injects into one client's requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::{Clock, Effect, Error, ErrorKind, Result};
@@ -72,6 +72,8 @@ pub enum Fault {
 pub struct Faults {
     queued: Mutex<HashMap<Op, Vec<Fault>>>,
     always: Mutex<Option<Fault>>,
+    /// Names whose renewals fail, each for itself.
+    unrenewable: Mutex<HashSet<String>>,
     drop_wakes: AtomicBool,
 }
 
@@ -92,6 +94,31 @@ impl Faults {
         *self.always.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
+    /// Makes the renewals of these names fail before they have an effect, and only these: their replies
+    /// are [`RenewReply::Unknown`](crate::store::RenewReply), as when one of several servers is away.
+    ///
+    /// ```
+    /// let faults = clinch_core::memory::Faults::default();
+    /// faults.fail_renewals_of(&["a"]);
+    /// assert!(faults.fails_renewal_of("a") && !faults.fails_renewal_of("b"));
+    /// faults.fail_renewals_of(&[]); // healed
+    /// ```
+    pub fn fail_renewals_of(&self, names: &[&str]) {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        *self.unrenewable() = names;
+    }
+
+    /// Whether renewals of this name fail: for stores that inject faults.
+    pub fn fails_renewal_of(&self, name: &str) -> bool {
+        self.unrenewable().contains(name)
+    }
+
+    fn unrenewable(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.unrenewable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes back every fault that has not happened yet.
     pub fn clear(&self) {
         self.queued
@@ -99,6 +126,7 @@ impl Faults {
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
         self.always(None);
+        self.unrenewable().clear();
         self.drop_wakes(false);
     }
 

@@ -252,6 +252,9 @@ impl Store for MemoryStore {
         let now = self.context.clock.now();
         self.step(Op::Renew, |world| {
             let one = |renewal: &Renewal| {
+                if self.faults.fails_renewal_of(renewal.hold.name.as_str()) {
+                    return RenewReply::Unknown;
+                }
                 let key = self.key(&renewal.hold.name);
                 world.on(&key, |name, sequence, out| {
                     name.renew(renewal, now, sequence, out)

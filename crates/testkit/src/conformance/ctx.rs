@@ -77,6 +77,11 @@ impl Client {
         self.faulty.hold_wakes(hold);
     }
 
+    /// This client's store, to hold claims back.
+    pub fn faulty(&self) -> &Faulty {
+        &self.faulty
+    }
+
     /// A claim of this client as the engine would send it, for cases below the engine.
     pub fn claim(&self, name: &str, lease: Duration) -> Claim {
         Claim {

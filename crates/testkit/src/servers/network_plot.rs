@@ -10,7 +10,7 @@ use std::path::Path;
 
 use clinch_core::{Error, ErrorKind, Result};
 
-use super::tool;
+use super::{tool, until};
 
 /// Where namespaces have their names.
 pub(super) const NAMESPACES: &str = "/run/netns";
@@ -31,6 +31,7 @@ pub(super) struct Plot {
 impl Plot {
     /// Takes one that nobody uses, after removing what nobody uses any more.
     pub(super) fn choose() -> Result<Self> {
+        let _turn = turn()?;
         sweep();
         for _ in 0..100 {
             let number = RandomState::new().hash_one(0) % u64::from(PARTS);
@@ -74,7 +75,26 @@ fn interface(number: u32) -> String {
 
 /// The number, if no process has it.
 fn claim(number: u32) -> Option<UnixListener> {
-    let name = format!("clinch-testkit-network-{number}");
+    take(&number.to_string())
+}
+
+/// Waits until nobody else on this machine removes and chooses.
+///
+/// Otherwise a network that one process removes looks claimed to the next one, which would go on
+/// while it is still there.
+fn turn() -> Result<UnixListener> {
+    let mut turn = None;
+    until(|| {
+        turn = take("turn");
+        turn.is_some()
+    });
+    let text = "other processes do not stop choosing addresses for private networks";
+    turn.ok_or_else(|| Error::new(ErrorKind::Unreachable, text))
+}
+
+/// A name that one process has at a time, until it ends.
+fn take(name: &str) -> Option<UnixListener> {
+    let name = format!("clinch-testkit-network-{name}");
     let name = SocketAddr::from_abstract_name(name).ok()?;
     UnixListener::bind_addr(&name).ok()
 }
@@ -105,7 +125,7 @@ fn sweep() {
         };
         let gone = !Path::new(&format!("/proc/{pid}")).exists();
         if gone && let Some(_claim) = claim(number) {
-            // What cannot be removed is not ours, or another process removes it now.
+            // What cannot be removed is not ours.
             remove(&interface(number), std::slice::from_ref(name));
         }
     }

@@ -10,7 +10,7 @@ use clinch_core::store::{
     Baton, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness, Hold, LockView,
     ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wake, Wakes,
 };
-use clinch_core::{Clock, Name, RequestId, Result, keeper};
+use clinch_core::{Clock, Effect, Error, ErrorKind, Name, RequestId, Result, keeper};
 use tokio::sync::watch;
 
 /// Makes the requests of one client fail on purpose, above any store.
@@ -41,6 +41,16 @@ pub struct Faulty {
     seen: Arc<Mutex<Seen>>,
     /// Whether wakes are held back.
     holds_wakes: watch::Sender<bool>,
+    held_back: Mutex<HeldBack>,
+    withdrawn: AtomicU64,
+}
+
+/// Claims that are under way for longer than anybody waits for them.
+#[derive(Debug, Default)]
+struct HeldBack {
+    /// How many of the next claims are held back.
+    next: usize,
+    claims: Vec<Claim>,
 }
 
 /// What the store was asked for.
@@ -61,7 +71,41 @@ impl Faulty {
             attempts: Arc::default(),
             seen: Arc::default(),
             holds_wakes: watch::Sender::default(),
+            held_back: Mutex::default(),
+            withdrawn: AtomicU64::new(0),
         }
+    }
+
+    /// Holds back the next claims, as a network does that delivers a request long after its sender has
+    /// given it up: they are not answered, and reach the store with
+    /// [`deliver_held_back`](Self::deliver_held_back).
+    pub fn hold_back_claims(&self, count: usize) {
+        self.held_back.lock().unwrap().next = count;
+    }
+
+    /// Lets the claims that were held back reach the store, in order; what it says to each.
+    pub async fn deliver_held_back(&self) -> Result<Vec<ClaimReply>> {
+        let claims = std::mem::take(&mut self.held_back.lock().unwrap().claims);
+        let mut replies = Vec::new();
+        for claim in claims {
+            replies.push(self.inner.claim(&claim).await?);
+        }
+        Ok(replies)
+    }
+
+    /// How many withdrawals the store has acknowledged.
+    pub fn withdrawn(&self) -> u64 {
+        self.withdrawn.load(Ordering::Relaxed)
+    }
+
+    fn is_held_back(&self, claim: &Claim) -> bool {
+        let mut held_back = self.held_back.lock().unwrap();
+        let held = held_back.next > 0;
+        if held {
+            held_back.next -= 1;
+            held_back.claims.push(claim.clone());
+        }
+        held
     }
 
     /// Keeps the wakes that this client would get, or lets them and those that were kept pass. They
@@ -106,6 +150,7 @@ impl Faulty {
 
     async fn withdraw_inside(&self, claim: &Claim) -> Result<()> {
         self.inner.withdraw(claim).await?;
+        self.withdrawn.fetch_add(1, Ordering::Relaxed);
         self.seen.lock().unwrap().open.remove(&claim.request);
         Ok(())
     }
@@ -149,6 +194,10 @@ impl Store for Faulty {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
+        if self.is_held_back(claim) {
+            let error = Error::new(ErrorKind::Unreachable, "the claim is held back");
+            return Err(error.with_effect(Effect::Possible));
+        }
         self.step(Op::Claim, self.claim_inside(claim)).await
     }
 
@@ -187,7 +236,21 @@ impl Store for Faulty {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
-        self.step(Op::Renew, self.inner.renew(renewals)).await
+        let fails = |renewal: &Renewal| self.faults.fails_renewal_of(renewal.hold.name.as_str());
+        let sent: Vec<Renewal> = renewals.iter().filter(|r| !fails(r)).cloned().collect();
+        if sent.len() == renewals.len() {
+            return self.step(Op::Renew, self.inner.renew(renewals)).await;
+        }
+        // A batch that is empty still is a request.
+        let mut replies = self
+            .step(Op::Renew, self.inner.renew(&sent))
+            .await?
+            .into_iter();
+        let reply = |renewal: &Renewal| match fails(renewal) {
+            true => RenewReply::Unknown,
+            false => replies.next().unwrap_or(RenewReply::Unknown),
+        };
+        Ok(renewals.iter().map(reply).collect())
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {

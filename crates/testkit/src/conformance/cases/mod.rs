@@ -1,6 +1,7 @@
 //! The cases, one file for each subject matter.
 
 mod cancel;
+mod closing;
 mod drops;
 mod election;
 mod events;
@@ -46,6 +47,7 @@ pub(super) const ALL: &[&[super::Case]] = &[
     exclusion::CASES,
     waiting::CASES,
     cancel::CASES,
+    closing::CASES,
     fifo::CASES,
     reentrancy::CASES,
     shared::CASES,

@@ -14,6 +14,10 @@ cases! { "requests";
     lost_reply_of_a_withdrawal [] "a cancelled wait leaves nothing";
     slow_replies [] "answers that come late change nothing";
     an_unknown_outcome_is_not_a_no [] "a try that was never answered is an error that may have taken effect";
+    a_no_waits_for_what_is_under_way [] "a try is told no only when its earlier request, still under way, cannot take the lock any more";
+    a_no_that_cannot_be_sure_is_an_error [] "a try whose earlier request cannot be withdrawn in time is an error that may have taken effect";
+    a_try_that_is_dropped_is_withdrawn [] "the withdrawal goes on when the caller of the try has left";
+    a_forgotten_release_was_a_release [] "a release that took effect is never reported as lost, also if the store has forgotten it";
     unreachable_is_an_error [] "a store out of reach is an error after the client's patience, without effect";
     repeated_claim_gives_the_same [] "below the API: the same claim twice is one grant with one number";
     repeated_release_gives_the_same [] "below the API: the same release twice says released twice";
@@ -175,6 +179,89 @@ async fn granted(store: &Arc<dyn Store>, claim: &clinch_core::store::Claim) -> u
         ClaimReply::Granted(grant) => grant.seq,
         other => panic!("not granted: {other:?}"),
     }
+}
+
+/// A try whose first request is held back, while another client holds the lock.
+async fn a_no_waits_for_what_is_under_way(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let guard = b.lock("x").lease(ctx.long()).acquire().await?;
+    a.faulty().hold_back_claims(1);
+    let no = a.lock("x").lease(ctx.long()).try_acquire().await?;
+    assert!(no.is_none());
+    guard.release().await?;
+    late_claim_is_refused(ctx, &a, &b).await
+}
+
+/// What was held back reaches the store, which has no lock for it.
+async fn late_claim_is_refused(ctx: &Ctx, a: &Client, b: &Client) -> Outcome {
+    let replies = a.faulty().deliver_held_back().await?;
+    assert!(matches!(replies[..], [ClaimReply::Gone(_)]), "{replies:?}");
+    ctx.until(b, "x", 0, 0).await;
+    Ok(())
+}
+
+async fn a_no_that_cannot_be_sure_is_an_error(ctx: &Ctx) -> Outcome {
+    let b = ctx.client().await;
+    let short = Duration::from_millis(80);
+    let a = ctx.client_with(|builder| builder.patience(short)).await;
+    let guard = b.lock("x").lease(ctx.long()).acquire().await?;
+    a.faulty().hold_back_claims(1);
+    for _ in 0..1000 {
+        a.faults.inject(Op::Withdraw, Fault::ErrorBefore);
+    }
+    let lock = a.lock("x").lease(ctx.long());
+    let error = soon("the error", lock.try_acquire()).await.unwrap_err();
+    assert!(error.may_have_taken_effect(), "{error}");
+    // The withdrawal goes on in the background.
+    a.faults.clear();
+    eventually("the withdrawal", async || a.faulty().withdrawn() > 0).await;
+    guard.release().await?;
+    late_claim_is_refused(ctx, &a, &b).await
+}
+
+async fn a_try_that_is_dropped_is_withdrawn(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let guard = b.lock("x").lease(ctx.long()).acquire().await?;
+    a.faulty().hold_back_claims(1);
+    for _ in 0..1000 {
+        a.faults.inject(Op::Withdraw, Fault::ErrorBefore);
+    }
+    let lock = a.lock("x").lease(ctx.long());
+    let trying = tokio::spawn(async move { lock.try_acquire().await });
+    // The second claim, and a first try of the withdrawal.
+    eventually("the withdrawal", async || {
+        a.attempts.load(Ordering::Relaxed) > 1
+    })
+    .await;
+    trying.abort();
+    assert!(trying.await.is_err_and(|e| e.is_cancelled()));
+    a.faults.clear();
+    eventually("the withdrawal", async || a.faulty().withdrawn() > 0).await;
+    guard.release().await?;
+    late_claim_is_refused(ctx, &a, &b).await
+}
+
+/// The reply to the release is lost, and the repeats do not arrive until others have used the lock
+/// more often than a store counts.
+async fn a_forgotten_release_was_a_release(ctx: &Ctx) -> Outcome {
+    const USES: usize = 40;
+    let b = ctx.client().await;
+    let a = ctx.client_with(|builder| builder.patience(PATIENCE)).await;
+    let guard = a.lock("x").lease(ctx.long()).acquire().await?;
+    a.faults.inject(Op::Release, Fault::ReplyLost);
+    for _ in 0..1000 {
+        a.faults.inject(Op::Release, Fault::ErrorBefore);
+    }
+    let release = tokio::spawn(guard.release());
+    for _ in 0..USES {
+        let next = b.lock("x").lease(ctx.long());
+        let next = soon("the lock", next.acquire()).await?;
+        next.release().await?;
+    }
+    a.faults.clear();
+    let reply = soon("the release", release).await??;
+    assert_eq!(reply, ReleaseReply::Released);
+    Ok(())
 }
 
 async fn repeated_claim_gives_the_same(ctx: &Ctx) -> Outcome {

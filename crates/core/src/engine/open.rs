@@ -1,0 +1,50 @@
+//! Claims that callers make in their own tasks, for `close` to withdraw.
+//!
+//! A caller's task may never be polled again, so `close` cannot wait for it. It withdraws what is
+//! here instead; a claim that reaches the store later finds itself refused.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::RequestId;
+use crate::store::Claim;
+
+/// The open claims of one client.
+#[derive(Debug, Default)]
+pub(super) struct Open {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    claims: HashMap<RequestId, Arc<Claim>>,
+    closed: bool,
+}
+
+impl Open {
+    /// Enters a claim before it is first sent; `false` when the client has been closed.
+    pub(super) fn enter(&self, claim: &Arc<Claim>) -> bool {
+        let mut state = self.lock();
+        if !state.closed {
+            state.claims.insert(claim.request, claim.clone());
+        }
+        !state.closed
+    }
+
+    /// The claim has ended, or a driver has taken it over.
+    pub(super) fn leave(&self, request: RequestId) {
+        let left = self.lock().claims.remove(&request);
+        drop(left);
+    }
+
+    /// Refuses further claims, and takes out those that are open.
+    pub(super) fn close(&self) -> Vec<Arc<Claim>> {
+        let mut state = self.lock();
+        state.closed = true;
+        state.claims.drain().map(|(_, claim)| claim).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -75,8 +75,17 @@ pub async fn run<T: Send + 'static>(
 /// # Ok(()) }
 /// ```
 pub fn handle() -> Result<&'static Handle> {
-    static KEEPER: OnceLock<Result<Handle>> = OnceLock::new();
-    KEEPER.get_or_init(start).as_ref().map_err(Clone::clone)
+    static KEEPER: OnceLock<Result<(u32, Handle)>> = OnceLock::new();
+    let keeper = KEEPER.get_or_init(|| Ok((crate::ids::pid(), start()?)));
+    let (pid, handle) = keeper.as_ref().map_err(Clone::clone)?;
+    if *pid != crate::ids::pid() {
+        return Err(Error::new(
+            ErrorKind::Internal,
+            "the keeper's thread runs in the process that this one was forked from",
+        )
+        .with_advice("use clinch in a child that was started with exec"));
+    }
+    Ok(handle)
 }
 
 fn start() -> Result<Handle> {

@@ -302,6 +302,51 @@ async fn a_release_that_may_have_taken_effect_says_so_whatever_came_after() {
     nothing_left(&clinch).await;
 }
 
+/// Begins a release whose first try ends in `fault`, and stops it before its second try.
+async fn half_released(bench: &Bench, fault: Fault) -> impl Future<Output = ReleaseReply> + Unpin {
+    let lock = bench.clinch.lock("a").lease(Duration::from_secs(10));
+    let guard = lock.acquire().await.unwrap();
+    bench.store.faults().inject(Op::Release, fault);
+    begin(Box::pin(async move { guard.release().await.unwrap() }))
+}
+
+#[tokio::test]
+async fn a_release_that_the_store_has_forgotten_was_a_release() {
+    let bench = manual();
+    let release = half_released(&bench, Fault::ReplyLost).await;
+    bench.store.lose_data();
+    bench.hand.advance(ms(100));
+    assert_eq!(release.await, ReleaseReply::Released);
+}
+
+#[tokio::test]
+async fn a_release_that_arrives_after_the_lease_was_a_release() {
+    let bench = manual();
+    let release = half_released(&bench, Fault::RequestLost).await;
+    bench.hand.advance(Duration::from_secs(11));
+    assert_eq!(release.await, ReleaseReply::Released);
+}
+
+#[tokio::test]
+async fn an_eviction_before_a_repeated_release_is_a_loss() {
+    let bench = manual();
+    let release = half_released(&bench, Fault::RequestLost).await;
+    bench.other().clinch.evict("a", None).await.unwrap();
+    bench.hand.advance(ms(100));
+    let evicted = ReleaseReply::WasLost(LostReason::Evicted);
+    assert_eq!(release.await, evicted);
+}
+
+#[tokio::test]
+async fn a_definite_first_answer_to_a_release_stays() {
+    let bench = manual();
+    let release = half_released(&bench, Fault::ErrorBefore).await;
+    bench.store.lose_data();
+    bench.hand.advance(ms(100));
+    let forgotten = ReleaseReply::WasLost(LostReason::Forgotten);
+    assert_eq!(release.await, forgotten);
+}
+
 #[tokio::test]
 async fn an_unknown_outcome_is_never_not_acquired() {
     let (clinch, store) = real();
@@ -419,6 +464,112 @@ async fn renewals_carry_a_hold_over_many_leases() {
         one_renewal(&bench, &guard, lease).await;
     }
     assert!(guard.release().await.unwrap().was_held());
+}
+
+const LONG: Duration = Duration::from_secs(1000);
+
+async fn guards(bench: &Bench) -> Vec<clinch_core::Guard> {
+    let mut guards = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        let lock = bench.clinch.lock(name).lease(LONG);
+        guards.push(lock.acquire().await.unwrap());
+    }
+    guards
+}
+
+/// Waits until these are renewed, in far less time than their leases have left.
+async fn renewed(bench: &Bench, guards: &[clinch_core::Guard]) {
+    bench.hand.advance(LONG / 3);
+    until(|| async {
+        bench.hand.advance(ms(50)); // what failed is repeated soon
+        let well = |guard: &clinch_core::Guard| {
+            guard.status() == Status::Held && guard.remaining() > LONG * 9 / 10
+        };
+        guards.iter().all(well).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hold_that_cannot_be_renewed_fails_alone() {
+    let bench = manual();
+    let guards = guards(&bench).await;
+    bench.store.faults().fail_renewals_of(&["a"]);
+    renewed(&bench, &guards[1..]).await;
+    assert_eq!(guards[0].status(), Status::Suspect);
+    bench.store.faults().fail_renewals_of(&[]);
+    renewed(&bench, &guards).await;
+}
+
+/// A store that cannot say which renewal of a batch failed: the others are found by halving it.
+#[tokio::test]
+async fn a_batch_that_fails_is_halved() {
+    let bench = manual();
+    let guards = guards(&bench).await;
+    bench.store.faults().fail_batches_with(&["c"]);
+    let others: Vec<_> = guards
+        .iter()
+        .filter(|guard| guard.name().as_str() != "c")
+        .collect();
+    bench.hand.advance(LONG / 3);
+    until(|| async {
+        bench.hand.advance(ms(50));
+        let well = |guard: &&clinch_core::Guard| {
+            guard.status() == Status::Held && guard.remaining() > LONG * 9 / 10
+        };
+        others.iter().all(well).then_some(())
+    })
+    .await;
+    assert_eq!(guards[2].status(), Status::Suspect);
+}
+
+#[tokio::test]
+async fn a_proclamation_is_a_renewal() {
+    let bench = manual();
+    let election = bench.clinch.election("e").lease(LONG);
+    let leader = election.campaign("one").await.unwrap();
+    bench.hand.advance(LONG / 4);
+    leader.proclaim("two").await.unwrap();
+    assert!(leader.remaining() > LONG * 9 / 10);
+
+    // Not answered at once: the leader is suspect, and it is repeated.
+    bench.store.faults().inject(Op::Renew, Fault::ReplyLost);
+    let proclaiming = tokio::spawn({
+        let election = bench.clinch.election("f").lease(LONG);
+        let leader = election.campaign("one").await.unwrap();
+        async move { leader.proclaim("two").await.map(|()| leader) }
+    });
+    until(|| async {
+        bench.hand.advance(ms(50));
+        proclaiming.is_finished().then_some(())
+    })
+    .await;
+    let other = proclaiming.await.unwrap().unwrap();
+    assert!(other.is_valid());
+
+    // A store that is gone: an error after the client's patience.
+    bench.store.faults().cut(true);
+    let gone = tokio::spawn(async move {
+        let error = leader.proclaim("three").await.unwrap_err();
+        (leader, error)
+    });
+    until(|| async {
+        bench.hand.advance(ms(50));
+        gone.is_finished().then_some(())
+    })
+    .await;
+    let (leader, error) = gone.await.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert_eq!((error.store(), error.name()), (Some("memory"), Some("e")));
+    assert_eq!(leader.status(), Status::Suspect);
+    bench.store.faults().cut(false);
+
+    let long = "x".repeat(4097);
+    let refused = leader.proclaim(long).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    bench.clinch.close().await.unwrap();
+    let refused = leader.proclaim("four").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed);
 }
 
 #[tokio::test]

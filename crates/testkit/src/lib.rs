@@ -3,6 +3,7 @@
 //! - [`clients`]: a bare store and a whole client for the tests of a store.
 //! - [`clock`]: cases for stores that count leases on the clock of a server.
 //! - [`conformance`]: the suite that every store runs.
+//! - [`fork`]: a child that is a copy of this process.
 //! - [`holder`]: a process that holds locks in order to be killed and paused.
 //! - [`model`]: random steps on a store and on the reference store.
 //! - [`pauses`]: cases where a server or a process stands still.
@@ -36,6 +37,7 @@ pub mod clients;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod fork;
 #[cfg(feature = "conformance")]
 pub mod holder;
 #[cfg(feature = "conformance")]

@@ -4,11 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::options::{Options, option_setters};
-use super::{Guard, Lock};
+use super::options::{Options, check_value, option_setters};
+use super::{Guard, Lock, Observer};
 use crate::engine::Engine;
-use crate::store::{Capability, EventKind, Events, PartyView, ReleaseReply, RenewReply, Renewal};
-use crate::{Error, ErrorKind, Name, OwnerId, Result, Token};
+use crate::store::{Capability, Events, PartyView, ReleaseReply};
+use crate::{Name, OwnerId, Result, Token};
 
 /// An election: one leader at a time, with a value that it publishes, and observers.
 ///
@@ -17,7 +17,8 @@ use crate::{Error, ErrorKind, Name, OwnerId, Result, Token};
 ///
 /// # Fairness
 ///
-/// Candidates lead in the order in which they stood, as for [`Lock`].
+/// Candidates lead in the order in which they stood, as for [`Lock`], where the store has a queue.
+/// [`fair`](Self::fair) asks for that order: a store without a queue then refuses the campaign.
 ///
 /// # Cancel safety
 ///
@@ -70,10 +71,7 @@ impl Election {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub async fn campaign(&self, value: impl Into<Arc<str>>) -> Result<Leader> {
-        self.candidate(value.into())
-            .acquire()
-            .await
-            .map(|guard| self.lead(guard))
+        self.candidate(value.into()).acquire().await.map(Leader)
     }
 
     /// Leads if nobody does.
@@ -89,7 +87,7 @@ impl Election {
     /// ```
     pub async fn try_campaign(&self, value: impl Into<Arc<str>>) -> Result<Option<Leader>> {
         let guard = self.candidate(value.into()).try_acquire().await?;
-        Ok(guard.map(|guard| self.lead(guard)))
+        Ok(guard.map(Leader))
     }
 
     /// Waits for so long to lead.
@@ -111,10 +109,10 @@ impl Election {
         span: Duration,
     ) -> Result<Option<Leader>> {
         let guard = self.candidate(value.into()).acquire_within(span).await?;
-        Ok(guard.map(|guard| self.lead(guard)))
+        Ok(guard.map(Leader))
     }
 
-    /// Who leads now.
+    /// Who leads now. Needs a store with published values and tokens; listing is not needed.
     ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {
@@ -128,7 +126,9 @@ impl Election {
     /// ```
     pub async fn leader(&self) -> Result<Option<LeaderView>> {
         let name = self.name.clone()?;
-        self.engine.require(Capability::List)?;
+        self.engine.check_open()?;
+        self.engine.require(Capability::Values)?;
+        self.engine.require(Capability::Tokens)?;
         let view = self.engine.store.inspect(&name).await;
         let view = view.map_err(|error| self.engine.explain(error, &name))?;
         Ok(view
@@ -149,32 +149,31 @@ impl Election {
     /// ```
     pub async fn observe(&self) -> Result<Observer> {
         let name = self.name.clone()?;
+        self.engine.check_open()?;
         self.engine.require(Capability::Events)?;
+        self.engine.require(Capability::Values)?;
+        self.engine.require(Capability::Tokens)?;
+        let events = self.events(&name).await?;
+        Ok(Observer::new(self.clone(), name, events))
+    }
+
+    pub(super) async fn events(&self, name: &Name) -> Result<Events> {
+        self.engine.check_open()?;
         let events = self.engine.store.events(name.as_str()).await;
-        let events = events.map_err(|error| self.engine.explain(error, &name))?;
-        Ok(Observer {
-            election: self.clone(),
-            name,
-            events,
-            started: false,
-            term: None,
-            led: false,
-        })
+        events.map_err(|error| self.engine.explain(error, name))
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     fn candidate(&self, value: Arc<str>) -> Lock {
         let mut options = self.options.clone();
         options.value = Some(value);
-        // Each candidate has its own value, so a hold cannot be handed to another one.
-        options.fair = self.engine.store.info().capabilities.queue;
+        // Each candidate has its own value, so a hold cannot be handed to another one: they queue at
+        // the store where they can. If they were asked to, and it has no queue, it is refused.
+        options.fair |= self.engine.store.info().capabilities.queue;
         Lock::new(self.engine.clone(), self.name.clone(), 1, 1).with_options(options)
-    }
-
-    fn lead(&self, guard: Guard) -> Leader {
-        Leader {
-            guard,
-            engine: self.engine.clone(),
-        }
     }
 }
 
@@ -191,13 +190,18 @@ impl Election {
 /// ```
 #[derive(Debug)]
 #[must_use = "the leader resigns when it is dropped"]
-pub struct Leader {
-    guard: Guard,
-    engine: Arc<Engine>,
-}
+pub struct Leader(Guard);
 
 impl Leader {
-    /// Publishes a new value in the same term.
+    /// Publishes a new value in the same term: at most 4096 bytes, as for a campaign.
+    ///
+    /// It is a renewal that carries the value: acknowledged, it extends the lease. While the store is
+    /// out of reach it is repeated for the client's patience, and the leader is
+    /// [`Suspect`](crate::Status::Suspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it completes, the value may or may not be published.
     ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {
@@ -211,34 +215,14 @@ impl Leader {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub async fn proclaim(&self, value: impl Into<Arc<str>>) -> Result<()> {
-        let hold = self.guard.tenure().hold().clone();
-        let (engine, value) = (self.engine.clone(), value.into());
-        let name = hold.spi.name.clone();
-        let renewal = Renewal {
-            hold: hold.spi.clone(),
-            lease: hold.lease,
-            value: Some(value),
-        };
-        // Only the keeper renews: there the store has its own connection for it.
-        let replies = crate::keeper::run(async move { engine.store.renew(&[renewal]).await }).await;
-        let replies = replies.map_err(|error| self.engine.explain(error, &name))?;
-        match replies.first() {
-            Some(RenewReply::Lost(reason)) => {
-                hold.lose(*reason);
-                Err(Error::new(
-                    ErrorKind::Lost,
-                    format!("the leadership was lost: {reason}"),
-                )
-                .with_store(self.engine.scheme())
-                .with_name(name.as_str()))
-            }
-            _ => Ok(()),
-        }
+        let (hold, value) = (self.0.tenure().hold(), value.into());
+        check_value(&value).map_err(|error| hold.engine.explain(error, &hold.spi.name))?;
+        hold.engine.publish(hold, value).await
     }
 
     /// Steps down.
     pub async fn resign(self) -> Result<ReleaseReply> {
-        self.guard.release().await
+        self.0.release().await
     }
 }
 
@@ -246,7 +230,7 @@ impl Deref for Leader {
     type Target = Guard;
 
     fn deref(&self) -> &Guard {
-        &self.guard
+        &self.0
     }
 }
 
@@ -312,95 +296,4 @@ pub enum Leadership {
     Led(LeaderView),
     /// Nobody leads.
     Vacant,
-}
-
-/// Follows an election. Made by [`Election::observe`].
-///
-/// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
-/// use clinch_core::Leadership;
-/// let election = clinch.election("scheduler");
-/// let leader = election.campaign("10.0.0.7").await?;
-/// let mut observer = election.observe().await?;
-/// assert!(matches!(observer.next().await, Some(Leadership::Led(_))));
-/// leader.resign().await?;
-/// assert_eq!(observer.next().await, Some(Leadership::Vacant));
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
-/// ```
-#[derive(Debug)]
-pub struct Observer {
-    election: Election,
-    name: Name,
-    events: Events,
-    started: bool,
-    term: Option<Token>,
-    led: bool,
-}
-
-impl Observer {
-    /// The present state at the first call, then each change; `None` when the store can tell no
-    /// more. Terms never go down. Cancel safe.
-    ///
-    /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
-    /// use clinch_core::Leadership;
-    /// let election = clinch.election("scheduler");
-    /// let mut observer = election.observe().await?;
-    /// assert_eq!(observer.next().await, Some(Leadership::Vacant)); // the present state
-    /// let leader = election.campaign("10.0.0.7").await?;
-    /// assert!(matches!(observer.next().await, Some(Leadership::Led(_)))); // a change
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
-    /// ```
-    pub async fn next(&mut self) -> Option<Leadership> {
-        if !self.started {
-            let now = self.election.leader().await.ok()?;
-            self.started = true;
-            return Some(self.take(now));
-        }
-        loop {
-            let event = self.events.next().await?;
-            if event.name != self.name || event.token.is_none() {
-                continue;
-            }
-            match event.kind {
-                EventKind::Granted | EventKind::Published => {
-                    let leader = LeaderView {
-                        token: event.token?,
-                        owner: event.owner,
-                        host: event.host,
-                        pid: event.pid,
-                        label: event.label,
-                        value: event.value,
-                    };
-                    // What the first look has shown already is not told twice.
-                    let news = self.term.is_none_or(|term| leader.token > term)
-                        || event.kind == EventKind::Published && self.term == Some(leader.token);
-                    if news {
-                        return Some(self.take(Some(leader)));
-                    }
-                }
-                EventKind::Released | EventKind::Expired | EventKind::Evicted
-                    if self.led && event.token >= self.term =>
-                {
-                    return Some(self.take(None));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn take(&mut self, leader: Option<LeaderView>) -> Leadership {
-        self.led = leader.is_some();
-        match leader {
-            Some(leader) => {
-                self.term = self.term.max(Some(leader.token));
-                Leadership::Led(leader)
-            }
-            None => Leadership::Vacant,
-        }
-    }
 }

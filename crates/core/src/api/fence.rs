@@ -8,7 +8,10 @@
 //! UPDATE accounts SET balance = :balance, fence = :token WHERE id = :id AND fence <= :token
 //! ```
 //!
-//! No row changed means that a newer holder has been there.
+//! No row found means that a newer holder has been there. MySQL and MariaDB count the rows that were
+//! *changed*, unless the connection has `CLIENT_FOUND_ROWS`: there a second write of the same values
+//! with the same token gives 0, too. Set that flag, or read `fence` when the count is 0: only a greater
+//! one than `:token` is a newer holder's.
 //!
 //! ```
 //! # async fn demo() -> clinch_core::Result<()> {

@@ -164,7 +164,7 @@ impl Guard {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub async fn lost(&self) -> LostReason {
-        self.tenure.hold().lost().await
+        self.tenure.lost().await
     }
 
     /// How the hold before this one ended, where the store still knows: an unclean end means that

@@ -109,11 +109,7 @@ impl Options {
                 "a label has more than {MAX_LABEL} bytes"
             )));
         }
-        if long(&self.value, MAX_VALUE) {
-            return Err(Error::invalid(format!(
-                "a published value has more than {MAX_VALUE} bytes"
-            )));
-        }
+        self.value.as_deref().map_or(Ok(()), check_value)?;
         if !self.lock_delay.is_zero() {
             engine.require(Capability::LockDelay)?;
         }
@@ -128,6 +124,16 @@ impl Options {
             u32::MAX => engine.require(Capability::Shared),
             _ => engine.require(Capability::Semaphores),
         }
+    }
+}
+
+/// Refuses a value that is too long: a store rewrites it with each step of its lock.
+pub(super) fn check_value(value: &str) -> Result<()> {
+    match value.len() > MAX_VALUE {
+        true => Err(Error::invalid(format!(
+            "a published value has more than {MAX_VALUE} bytes"
+        ))),
+        false => Ok(()),
     }
 }
 

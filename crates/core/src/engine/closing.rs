@@ -34,7 +34,7 @@ impl Engine {
                 "the client belongs to the process that this one was forked from",
             )
             .with_store(self.scheme())
-            .with_advice("start the child with exec, or connect before anything else in it"));
+            .with_advice("use clinch in a child that was started with exec"));
         }
         match self.closing.closed.load(Ordering::Acquire) {
             true => Err(self.closed_error().with_advice("connect again")),
@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// The output of a future, or `None` as soon as the client is closed.
-    pub(super) async fn unless_closed<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn unless_closed<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         // Most end at the first poll: nothing is set up before it is needed.
         let first = std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;

@@ -58,19 +58,19 @@ enum Round {
 
 impl Driver {
     async fn run(mut self, slot: Slot, queued: Option<Queued>) {
-        // Listening starts before the claim is repeated, so that no hint falls between.
-        let mut wakes = self.engine.store.wakes(&self.claim);
-        let mut listening = true;
+        let mut listener = None;
         // A store that has kept the wakes so far need not be asked again.
         let mut known = queued.filter(|queued| queued.wakes_kept);
         loop {
             if self.lane.dismiss_surplus() {
                 self.at_work = false;
                 // The lane is free at once: a new claim may queue while this one is withdrawn.
-                drop((wakes, slot));
+                drop((listener, slot));
                 withdraw(&self.engine, &self.claim).await;
                 return;
             }
+            // Listening starts before the claim is repeated, so that no hint falls between.
+            let wakes = listener.get_or_insert_with(|| Some(self.engine.store.wakes(&self.claim)));
             let round = match known.take() {
                 Some(queued) => Some(Round::Wait(self.pause(&queued))),
                 None => self.round().await,
@@ -84,12 +84,11 @@ impl Driver {
                 }
                 // A new request id: its wakes are others.
                 None => {
-                    wakes = self.engine.store.wakes(&self.claim);
-                    listening = true;
+                    listener = None;
                     continue;
                 }
             };
-            if let Some((grant, sent)) = self.rest(&mut wakes, &mut listening, pause).await {
+            if let Some((grant, sent)) = self.rest(wakes, pause).await {
                 return self.deliver(slot, grant, sent);
             }
         }
@@ -154,11 +153,11 @@ impl Driver {
         })
     }
 
-    /// Waits for a hint, for the poll, or for a waiter to leave. A pushed grant ends it.
+    /// Waits for a hint, for the poll, or for a waiter to leave. A pushed grant ends it. `wakes` is
+    /// `None` when the store gives no more of them.
     async fn rest(
         &mut self,
-        wakes: &mut Wakes,
-        listening: &mut bool,
+        wakes: &mut Option<Wakes>,
         pause: Duration,
     ) -> Option<(Grant, BootTime)> {
         let left = self.lane.left();
@@ -169,8 +168,14 @@ impl Driver {
         }
         let mut sleep = std::pin::pin!(self.engine.clock.sleep(pause));
         loop {
+            let next = async {
+                match wakes {
+                    Some(wakes) => wakes.next().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
-                wake = wakes.next(), if *listening => match wake {
+                wake = next => match wake {
                     Some(Wake::Granted(grant)) => {
                         let now = self.engine.clock.now();
                         let from = self.heard.counted_from(self.claim.lease, now);
@@ -178,7 +183,7 @@ impl Driver {
                     }
                     Some(Wake::Hint) => return None,
                     // No more hints: the poll goes on without them.
-                    None => *listening = false,
+                    None => *wakes = None,
                 },
                 () = &mut sleep => return None,
                 () = &mut left => return None,

@@ -63,7 +63,8 @@ fn settle(
     sent: BootTime,
     reply: Option<Result<Vec<RenewReply>>>,
 ) {
-    let pause = retry_after(batch);
+    let shortest = batch.iter().map(|hold| hold.lease).min();
+    let pause = retry_after(shortest.unwrap_or_default());
     let again = engine.clock.now() + pause;
     let replies = match reply {
         Some(Ok(replies)) => replies,
@@ -99,18 +100,13 @@ fn settle(
 }
 
 /// A renewal that failed or was not answered: the hold is in doubt until the next one is.
-fn unrenewed(engine: &Engine, hold: &Arc<Hold>, again: BootTime) {
+pub(super) fn unrenewed(engine: &Engine, hold: &Arc<Hold>, again: BootTime) {
     hold.suspect();
     telemetry::renewal_failed();
     engine.renewer.put(hold, again);
 }
 
 /// The pause after a failed renewal: short against the lease, so that several tries fit in.
-fn retry_after(batch: &[Arc<Hold>]) -> Duration {
-    let shortest = batch
-        .iter()
-        .map(|hold| hold.lease)
-        .min()
-        .unwrap_or_default();
-    (shortest / 24).min(backoff(4))
+pub(super) fn retry_after(lease: Duration) -> Duration {
+    (lease / 24).min(backoff(4))
 }

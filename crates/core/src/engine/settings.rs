@@ -100,7 +100,7 @@ pub(super) fn poll_after(lease: Duration) -> Duration {
 }
 
 /// The pause before try number `tries` after a failure.
-pub(super) fn backoff(tries: u32) -> Duration {
+pub(crate) fn backoff(tries: u32) -> Duration {
     let pause = Duration::from_millis(10) * 2_u32.pow(tries.min(6));
     jitter(pause)
 }

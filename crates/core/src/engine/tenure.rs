@@ -123,12 +123,26 @@ impl Tenure {
         self.sequencer_taken.load(Ordering::Acquire)
     }
 
+    /// Whether this process may use it: a forked child has a copy of the guard and no right to it.
+    fn is_ours(&self) -> bool {
+        self.hold.engine.is_ours()
+    }
+
     pub(crate) fn is_valid(&self) -> bool {
-        // A forked child has a copy of the guard and no right to it.
-        self.hold.engine.identity.info().pid == crate::ids::pid() && self.hold.is_valid()
+        self.is_ours() && self.hold.is_valid()
+    }
+
+    pub(crate) async fn lost(&self) -> LostReason {
+        match self.is_ours() {
+            true => self.hold.lost().await,
+            false => LostReason::Forked,
+        }
     }
 
     pub(crate) fn status(&self) -> Status {
+        if !self.is_ours() {
+            return Status::Lost(LostReason::Forked);
+        }
         match self.hold.lost_reason() {
             Some(reason) => Status::Lost(reason),
             None if self.hold.is_suspect() => Status::Suspect,
@@ -137,6 +151,9 @@ impl Tenure {
     }
 
     pub(crate) fn remaining(&self) -> Duration {
+        if !self.is_ours() {
+            return Duration::ZERO;
+        }
         let now = self.hold.engine.clock.now();
         self.hold
             .deadline()
@@ -153,6 +170,9 @@ impl Tenure {
 
     /// One guard leaves, and says whether it was still held.
     pub(crate) async fn exit(&self) -> Result<ReleaseReply> {
+        if !self.is_ours() {
+            return Ok(ReleaseReply::WasLost(LostReason::Forked));
+        }
         if self.leave_depth() {
             let now = self.report();
             return leave::release(self, now).await;
@@ -166,7 +186,7 @@ impl Tenure {
 
     /// One guard leaves without waiting.
     pub(crate) fn exit_in_background(&self) {
-        if self.leave_depth() {
+        if self.is_ours() && self.leave_depth() {
             let now = self.report();
             leave::leave(self, now);
         }

@@ -49,6 +49,8 @@ pub enum Fault {
     ErrorBefore,
     /// It takes effect, and the reply is an error that says "unknown": the reply was lost.
     ReplyLost,
+    /// It takes no effect, and the reply is the same error: the request was lost.
+    RequestLost,
     /// It is held back for so long, then takes effect and is answered.
     DelayBefore(Duration),
     /// It takes effect at once, and the answer comes so much later.
@@ -74,6 +76,8 @@ pub struct Faults {
     always: Mutex<Option<Fault>>,
     /// Names whose renewals fail, each for itself.
     unrenewable: Mutex<HashSet<String>>,
+    /// Names whose renewals fail together with their batch.
+    poison: Mutex<HashSet<String>>,
     drop_wakes: AtomicBool,
 }
 
@@ -113,10 +117,29 @@ impl Faults {
         self.unrenewable().contains(name)
     }
 
+    /// Makes each batch of renewals fail as a whole that has one of these names.
+    ///
+    /// ```
+    /// let faults = clinch_core::memory::Faults::default();
+    /// faults.fail_batches_with(&["a"]);
+    /// assert!(faults.fails_batch_with("a") && !faults.fails_batch_with("b"));
+    /// ```
+    pub fn fail_batches_with(&self, names: &[&str]) {
+        *self.poison() = names.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    /// Whether a batch with this name fails: for stores that inject faults.
+    pub fn fails_batch_with(&self, name: &str) -> bool {
+        self.poison().contains(name)
+    }
+
     fn unrenewable(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.unrenewable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let names = self.unrenewable.lock();
+        names.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn poison(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.poison.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes back every fault that has not happened yet.
@@ -127,6 +150,7 @@ impl Faults {
             .clear();
         self.always(None);
         self.unrenewable().clear();
+        self.poison().clear();
         self.drop_wakes(false);
     }
 
@@ -165,6 +189,9 @@ impl Fault {
                 clock.sleep(span).await;
                 Ok(())
             }
+            Self::RequestLost => {
+                Err(injected("the request was lost").with_effect(Effect::Possible))
+            }
             Self::HangBefore => std::future::pending().await,
             Self::ReplyLost | Self::DelayAfter(_) | Self::HangAfter => Ok(()),
         }
@@ -179,12 +206,14 @@ impl Fault {
                 Ok(())
             }
             Self::HangAfter => std::future::pending().await,
-            Self::ErrorBefore | Self::DelayBefore(_) | Self::HangBefore => Ok(()),
+            Self::ErrorBefore | Self::RequestLost | Self::DelayBefore(_) | Self::HangBefore => {
+                Ok(())
+            }
         }
     }
 }
 
 /// The error of a request that a test made fail.
-fn injected(what: &str) -> Error {
+pub(super) fn injected(what: &str) -> Error {
     Error::new(ErrorKind::Unreachable, what)
 }

@@ -250,6 +250,10 @@ impl Store for MemoryStore {
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
         let now = self.context.clock.now();
+        let poison = |renewal: &Renewal| self.faults.fails_batch_with(renewal.hold.name.as_str());
+        if renewals.iter().any(poison) {
+            return Err(faults::injected("the batch failed").with_store("memory"));
+        }
         self.step(Op::Renew, |world| {
             let one = |renewal: &Renewal| {
                 if self.faults.fails_renewal_of(renewal.hold.name.as_str()) {

@@ -454,6 +454,8 @@ pub enum LostReason {
     Released,
     /// The client was closed.
     Closed,
+    /// It belongs to the process that this one was forked from.
+    Forked,
 }
 
 impl LostReason {
@@ -467,6 +469,7 @@ impl LostReason {
             Self::MaxHold => "max-hold",
             Self::Released => "released",
             Self::Closed => "closed",
+            Self::Forked => "forked",
         }
     }
 }
@@ -493,6 +496,7 @@ impl fmt::Display for LostReason {
             Self::MaxHold => "it was held for its longest time",
             Self::Released => "it had been released before",
             Self::Closed => "its client was closed",
+            Self::Forked => "it belongs to the process that this one was forked from",
         })
     }
 }

@@ -197,6 +197,15 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     }
 
     /// Ends the session cleanly: releases what is left and stops background work.
+    ///
+    /// The engine calls it after it has released every hold and withdrawn every claim, as far as the
+    /// store has answered in time. What it has not answered goes on, and a claim may still be under
+    /// way in a task of a caller. So, afterwards:
+    ///
+    /// - A claim must be refused, or change nothing that stays.
+    /// - [`release`](Self::release) and [`withdraw`](Self::withdraw) must work as before; a store
+    ///   whose session ended every claim of this client may answer
+    ///   [`ErrorKind::Closed`](crate::ErrorKind) instead.
     async fn close(&self) -> Result<()>;
 }
 

@@ -1,7 +1,7 @@
 //! Any store, with the faults of the reference store.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -43,6 +43,7 @@ pub struct Faulty {
     holds_wakes: watch::Sender<bool>,
     held_back: Mutex<HeldBack>,
     withdrawn: AtomicU64,
+    panics: AtomicBool,
 }
 
 /// Claims that are under way for longer than anybody waits for them.
@@ -73,6 +74,7 @@ impl Faulty {
             holds_wakes: watch::Sender::default(),
             held_back: Mutex::default(),
             withdrawn: AtomicU64::new(0),
+            panics: AtomicBool::new(false),
         }
     }
 
@@ -91,6 +93,11 @@ impl Faulty {
             replies.push(self.inner.claim(&claim).await?);
         }
         Ok(replies)
+    }
+
+    /// Makes the next claim that is sent on the keeper panic: a fault in the code of a store.
+    pub fn panic_on_the_keeper(&self) {
+        self.panics.store(true, Ordering::Relaxed);
     }
 
     /// How many withdrawals the store has acknowledged.
@@ -194,6 +201,11 @@ impl Store for Faulty {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
+        if std::thread::current().name() == Some("clinch-keeper")
+            && self.panics.swap(false, Ordering::Relaxed)
+        {
+            panic!("on purpose");
+        }
         if self.is_held_back(claim) {
             let error = Error::new(ErrorKind::Unreachable, "the claim is held back");
             return Err(error.with_effect(Effect::Possible));

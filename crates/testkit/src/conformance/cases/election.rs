@@ -6,16 +6,19 @@ use super::prelude::*;
 
 const VALUES: Need = Need::Has(Capability::Values);
 const EVENTS: Need = Need::Has(Capability::Events);
-const LIST: Need = Need::Has(Capability::List);
+const TOKENS: Need = Need::Has(Capability::Tokens);
 
 cases! { "election";
-    one_leader [VALUES, LIST] "a second candidate waits, and follows when the first resigns";
+    one_leader [VALUES, TOKENS] "a second candidate waits, and follows when the first resigns";
     try_says_no [VALUES] "who only tries is told that another leads";
-    the_value_is_seen_and_changed [VALUES, LIST] "others see what the leader publishes, and what it publishes next";
-    an_old_leader_cannot_publish [VALUES, LIST, Need::Has(Capability::Evict)] "who was evicted is told so and changes nothing";
-    observers_follow [VALUES, EVENTS, LIST] "an observer sees the present leader, each next one and the vacancy, in order";
-    observers_see_a_dead_leader_go [VALUES, EVENTS, LIST] "an observer sees a leader that was cut off replaced";
-    terms_rise_under_churn [VALUES, EVENTS, LIST] "terms that observers see never go down";
+    the_value_is_seen_and_changed [VALUES, TOKENS] "others see what the leader publishes, and what it publishes next";
+    an_old_leader_cannot_publish [VALUES, TOKENS, Need::Has(Capability::Evict)] "who was evicted is told so and changes nothing";
+    observers_follow [VALUES, EVENTS, TOKENS] "an observer sees the present leader, each next one and the vacancy, in order";
+    observers_see_a_dead_leader_go [VALUES, EVENTS, TOKENS] "an observer sees a leader that was cut off replaced";
+    observers_survive_an_outage [VALUES, EVENTS, TOKENS] "an observer that is cut off says what has changed once the store is back";
+    observers_end_with_their_client [VALUES, EVENTS, TOKENS] "an observer of a closed client ends, and says why";
+    a_value_has_a_limit [VALUES] "a value that is too long is refused, in a campaign and in a proclamation";
+    terms_rise_under_churn [VALUES, EVENTS, TOKENS] "terms that observers see never go down";
 }
 
 async fn one_leader(ctx: &Ctx) -> Outcome {
@@ -125,6 +128,59 @@ async fn observers_see_a_dead_leader_go(ctx: &Ctx) -> Outcome {
             }
         }
     }
+}
+
+async fn observers_survive_an_outage(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let mut observer = b.election("e").observe().await?;
+    // Out of reach at its first look, and during a change.
+    b.faults.cut(true);
+    let first = tokio::time::timeout(Duration::from_millis(100), observer.next()).await;
+    assert!(first.is_err(), "it does not end");
+    b.faults.cut(false);
+    assert_eq!(
+        soon("a look", observer.next()).await,
+        Some(Leadership::Vacant)
+    );
+    b.faults.cut(true);
+    let leader = a.election("e").lease(ctx.long()).campaign("one").await?;
+    let waited = tokio::time::timeout(Duration::from_millis(100), observer.next()).await;
+    b.faults.cut(false);
+    let change = match waited {
+        Ok(change) => change, // the events themselves are not cut
+        Err(_) => soon("the leader", observer.next()).await,
+    };
+    assert!(matches!(change, Some(Leadership::Led(seen)) if seen.token == leader.token()));
+    Ok(())
+}
+
+async fn observers_end_with_their_client(ctx: &Ctx) -> Outcome {
+    let b = ctx.client().await;
+    let mut observer = b.election("e").observe().await?;
+    assert_eq!(
+        soon("a look", observer.next()).await,
+        Some(Leadership::Vacant)
+    );
+    let (end, closed) = tokio::join!(soon("the end", observer.next()), b.close());
+    closed?;
+    assert_eq!(end, None);
+    let kind = observer.error().map(clinch_core::Error::kind);
+    assert_eq!(kind, Some(ErrorKind::Closed));
+    Ok(())
+}
+
+async fn a_value_has_a_limit(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let (most, more) = ("x".repeat(4096), "x".repeat(4097));
+    let election = a.election("e").lease(ctx.long());
+    let refused = election.campaign(more.clone()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let leader = election.campaign("").await?;
+    leader.proclaim(most).await?;
+    let refused = leader.proclaim(more).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(leader.is_valid());
+    Ok(())
 }
 
 async fn terms_rise_under_churn(ctx: &Ctx) -> Outcome {

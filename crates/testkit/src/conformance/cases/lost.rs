@@ -12,6 +12,7 @@ cases! { "lost";
     lost_is_final [] "once lost it stays lost, also when the store is back";
     run_stops_the_work [] "guard.run drops its future when the lock is lost";
     run_gives_the_output [] "guard.run gives the output of a future that ends in time";
+    one_hold_of_many [] "a hold whose renewals fail is lost alone: the others of its client live on";
     hung_store [] "a store that never answers a renewal costs the lock, not the signal";
     late_renewal_counts_from_its_start [] "an answer that comes late does not make the lease longer";
 }
@@ -202,5 +203,23 @@ async fn late_renewal_counts_from_its_start(ctx: &Ctx) -> Outcome {
     let guard = a.lock("x").lease(lease).acquire().await?;
     let deadline = a.clock().now() + guard.remaining();
     assert!(deadline.since(before) <= lease, "counted from the answer");
+    Ok(())
+}
+
+async fn one_hold_of_many(ctx: &Ctx) -> Outcome {
+    let a = ctx.client().await;
+    let lease = ctx.lease() * 3;
+    let mut others = Vec::new();
+    for n in 0..4 {
+        others.push(a.lock(format!("y{n}")).lease(lease).acquire().await?);
+    }
+    let doomed = a.lock("x").lease(lease).acquire().await?;
+    a.faults.fail_renewals_of(&["x"]);
+    let reason = soon("the loss", doomed.lost()).await;
+    assert_eq!(reason, LostReason::Unrenewed);
+    for guard in others {
+        assert!(guard.is_valid(), "{} is lost, too", guard.name());
+        assert_eq!(guard.release().await?, ReleaseReply::Released);
+    }
     Ok(())
 }

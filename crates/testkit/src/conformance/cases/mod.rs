@@ -8,6 +8,7 @@ mod events;
 mod evict;
 mod exclusion;
 mod fifo;
+mod forked;
 mod inspect;
 mod lease;
 mod leftovers;
@@ -67,6 +68,7 @@ pub(super) const ALL: &[&[super::Case]] = &[
     evict::CASES,
     events::CASES,
     drops::CASES,
+    forked::CASES,
     refusal::CASES,
     promises::CASES,
 ];

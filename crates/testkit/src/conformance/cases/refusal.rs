@@ -7,11 +7,11 @@ use super::prelude::*;
 cases! { "refusal";
     read_write_locks [Need::Lacks(Capability::Shared)] "a read or write lock";
     semaphores [Need::Lacks(Capability::Semaphores)] "a semaphore";
-    fair_queues [Need::Lacks(Capability::Queue)] "a fair claim";
+    fair_queues [Need::Lacks(Capability::Queue)] "a fair claim or campaign";
     lock_delay [Need::Lacks(Capability::LockDelay)] "a lock-delay";
-    fencing_tokens [Need::Lacks(Capability::Tokens)] "the check of a sequencer";
-    published_values [Need::Lacks(Capability::Values)] "a campaign with a value";
-    listing [Need::Lacks(Capability::List)] "list, and who leads; one name can be looked at";
+    fencing_tokens [Need::Lacks(Capability::Tokens)] "the check of a sequencer, and who leads";
+    published_values [Need::Lacks(Capability::Values)] "a campaign with a value, and who leads";
+    listing [Need::Lacks(Capability::List)] "list; one name can be looked at, and its leader";
     events [Need::Lacks(Capability::Events)] "events and observers";
     eviction [Need::Lacks(Capability::Evict)] "an eviction";
     predecessor_notice [Need::Lacks(Capability::Predecessor)] "nobody asks for it: a grant without it is fine";
@@ -63,6 +63,11 @@ async fn fair_queues(ctx: &Ctx) -> Outcome {
     refused(&a, before, need, lock.try_acquire().await);
     let all = a.all(["a", "b"]).lease(ctx.long()).fair();
     refused(&a, before, need, all.try_acquire().await);
+    if ctx.has(Capability::Values) {
+        let election = a.election("e").lease(ctx.long()).fair();
+        refused(&a, before, need, election.campaign("me").await);
+        refused(&a, before, need, election.try_campaign("me").await);
+    }
     Ok(())
 }
 
@@ -83,6 +88,10 @@ async fn fencing_tokens(ctx: &Ctx) -> Outcome {
     let sequencer = guard.sequencer();
     let before = a.store().operations();
     refused(&a, before, Capability::Tokens, a.check(&sequencer).await);
+    if ctx.has(Capability::Values) {
+        let leader = a.election("e").leader().await;
+        refused(&a, before, Capability::Tokens, leader);
+    }
     Ok(())
 }
 
@@ -92,6 +101,7 @@ async fn published_values(ctx: &Ctx) -> Outcome {
     let election = a.election("e").lease(ctx.long());
     refused(&a, before, need, election.campaign("me").await);
     refused(&a, before, need, election.try_campaign("me").await);
+    refused(&a, before, need, election.leader().await);
     Ok(())
 }
 
@@ -99,7 +109,9 @@ async fn listing(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
     let (before, need) = (a.store().operations(), Capability::List);
     refused(&a, before, need, a.list("").await);
-    refused(&a, before, need, a.election("e").leader().await);
+    if ctx.has(Capability::Values) && ctx.has(Capability::Tokens) {
+        assert!(a.election("e").leader().await?.is_none(), "no list needed");
+    }
     let guard = a.lock("x").lease(ctx.long()).acquire().await?;
     let view = a.inspect("x").await?.expect("it is held");
     assert_eq!((view.limit, view.holders.len()), (1, 1));

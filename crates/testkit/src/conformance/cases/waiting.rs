@@ -12,6 +12,7 @@ cases! { "waiting";
     lost_wakes_do_not_matter [] "a waiter that never hears a wake gets in by its slow poll";
     an_old_grant_told_late_is_not_believed [] "granted, run out and forgotten while the waiter was away: the word of it changes nothing";
     a_waiter_keeps_its_place [] "a place in the queue outlives many leases of waiting";
+    a_panic_while_it_waits [] "a store that panics while a task waits costs that wait an error, and no other";
 }
 
 async fn try_says_no_at_once(ctx: &Ctx) -> Outcome {
@@ -174,5 +175,22 @@ async fn an_old_grant_told_late_is_not_believed(ctx: &Ctx) -> Outcome {
     assert!(held.release().await?.was_held());
     let guard = soon("its turn", away).await??;
     assert!(guard.is_valid());
+    Ok(())
+}
+
+async fn a_panic_while_it_waits(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let guard = b.lock("x").lease(ctx.long()).acquire().await?;
+    // The first claim is sent by this task, and its repeat by the keeper.
+    a.faulty().panic_on_the_keeper();
+    let lock = a.lock("x").lease(ctx.long());
+    let failed = soon("the error", lock.acquire()).await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Internal, "{failed}");
+    ctx.until(&b, "x", 1, 0).await;
+    // The next one has a task that works for it.
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    ctx.until(&b, "x", 1, 1).await;
+    guard.release().await?;
+    soon("the waiter", waiter).await??.release().await?;
     Ok(())
 }

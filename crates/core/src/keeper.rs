@@ -30,6 +30,11 @@ use crate::{Error, ErrorKind, Result};
 /// # Ok(()) }
 /// ```
 pub fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    #[cfg(test)]
+    let future = match crate::explore::hook::spawn(future) {
+        Ok(spawned) => return spawned,
+        Err(future) => future,
+    };
     handle()?.spawn(future);
     Ok(())
 }

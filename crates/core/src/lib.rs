@@ -22,6 +22,8 @@
 mod api;
 mod engine;
 mod error;
+#[cfg(test)]
+mod explore;
 mod ids;
 pub mod keeper;
 pub mod machine;

@@ -368,6 +368,11 @@ impl Clinch {
         &self.engine.store
     }
 
+    #[cfg(test)]
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// The clock that deadlines are read from.
     pub fn clock(&self) -> &Clock {
         &self.engine.clock

@@ -62,7 +62,7 @@ impl Guard {
         entered.then(|| Self { tenure, left })
     }
 
-    pub(super) fn tenure(&self) -> &Arc<Tenure> {
+    pub(crate) fn tenure(&self) -> &Arc<Tenure> {
         &self.tenure
     }
 

@@ -8,7 +8,7 @@ use tracing::Instrument;
 use super::attempt::Attempt;
 use super::lane::{Entered, Slot, Waiting};
 use super::settings::backoff;
-use super::{Ask, Engine, Tenure, patient, valid_for};
+use super::{Ask, Engine, Tenure, drive, patient, valid_for};
 use crate::store::ClaimReply;
 use crate::{BootTime, Effect, Error, ErrorKind, Result, telemetry};
 
@@ -114,6 +114,8 @@ impl Engine {
                 }
                 // Only a repeated request can be gone: it ran out between two tries.
                 Some(Ok(ClaimReply::Gone(_))) => {
+                    // The earlier try may still be under way: see the driver.
+                    drive::withdraw_in_background(self, attempt.claim.clone());
                     attempt.renew_request()?;
                     continue;
                 }

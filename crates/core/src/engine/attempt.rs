@@ -86,7 +86,9 @@ impl Attempt {
             // The caller may have left.
             let _ = tell.send(withdrawn);
         };
-        self.lane.engine().tasks.spawn(withdrawing)?;
+        let possible = |error: Error| error.with_effect(Effect::Possible);
+        let spawned = self.lane.engine().tasks.spawn(withdrawing);
+        spawned.map_err(possible)?;
         match patient(&clock, patience, told).await {
             Some(Ok(true)) => Ok(()),
             _ => Err(Error::new(

@@ -90,6 +90,7 @@ impl Engine {
         }
         self.closing.changed.notify_waiters();
         tokio::select! {
+            biased;
             () = self.tasks.idle() => {}
             () = self.clock.sleep(self.settings.patience.min(FAREWELL)) => {}
         }

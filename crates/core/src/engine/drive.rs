@@ -141,7 +141,9 @@ impl Driver {
             }
             Some(Ok(ClaimReply::Gone(_))) => {
                 self.healthy();
-                self.renew_request();
+                // A copy that was not answered may be under way: the store must remember the end of
+                // the old request until it cannot be applied any more.
+                self.start_over();
                 return None;
             }
             Some(Err(error)) if !error.is_temporary() => Round::Failed(self.explain(error)),
@@ -175,6 +177,7 @@ impl Driver {
                 }
             };
             tokio::select! {
+                biased;
                 wake = next => match wake {
                     Some(Wake::Granted(grant)) => {
                         let now = self.engine.clock.now();
@@ -238,7 +241,7 @@ impl Driver {
         self.sent = false;
     }
 
-    /// A grant that came too late to be used: give it back, ask anew.
+    /// A request that has ended, or a grant that came too late to be used: give it back, ask anew.
     fn start_over(&mut self) {
         let old = self.claim.clone();
         self.renew_request();

@@ -156,6 +156,7 @@ impl Hold {
                 return std::future::pending().await;
             };
             tokio::select! {
+                biased;
                 () = changed => {}
                 () = self.engine.clock.sleep_until(deadline) => {}
             }

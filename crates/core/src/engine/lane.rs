@@ -278,6 +278,17 @@ impl Lane {
         self.state().trouble.clone()
     }
 
+    #[cfg(test)]
+    pub(super) fn describe(&self) -> String {
+        let state = self.state();
+        let (live, driven) = (state.live, state.driven);
+        let waiters = state.waiters.len();
+        format!(
+            "lane {:?}: {live} live, {driven} driven, {waiters} waiting",
+            self.key.name
+        )
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

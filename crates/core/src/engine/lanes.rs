@@ -62,6 +62,15 @@ impl Lanes {
         state.all.values().filter_map(Weak::upgrade).collect()
     }
 
+    #[cfg(test)]
+    pub(super) fn describe(&self) -> Vec<String> {
+        let state = self.lock();
+        let lanes = state.all.values().filter_map(Weak::upgrade);
+        let busy: Vec<Arc<Lane>> = lanes.collect();
+        drop(state);
+        busy.iter().map(|lane| lane.describe()).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -156,6 +156,21 @@ impl Engine {
             }
         }
     }
+
+    /// What an engine that nobody uses should not have: lanes, holds to renew, tasks.
+    #[cfg(test)]
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let mut left = self.lanes.describe();
+        left.extend(self.open.describe());
+        let holds = self.renewer.holds();
+        let text = |hold: &Arc<Hold>| format!("a hold to renew: {:?}", hold.spi);
+        left.extend(holds.iter().map(text));
+        match self.tasks.running() {
+            0 => {}
+            running => left.push(format!("{running} tasks")),
+        }
+        left
+    }
 }
 
 impl Drop for Engine {

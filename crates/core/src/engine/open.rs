@@ -3,7 +3,7 @@
 //! A caller's task may never be polled again, so `close` cannot wait for it. It withdraws what is
 //! here instead; a claim that reaches the store later finds itself refused.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::RequestId;
@@ -17,7 +17,7 @@ pub(super) struct Open {
 
 #[derive(Debug, Default)]
 struct State {
-    claims: HashMap<RequestId, Arc<Claim>>,
+    claims: BTreeMap<RequestId, Arc<Claim>>,
     closed: bool,
 }
 
@@ -41,7 +41,13 @@ impl Open {
     pub(super) fn close(&self) -> Vec<Arc<Claim>> {
         let mut state = self.lock();
         state.closed = true;
-        state.claims.drain().map(|(_, claim)| claim).collect()
+        std::mem::take(&mut state.claims).into_values().collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn describe(&self) -> Vec<String> {
+        let text = |request: &RequestId| format!("an open claim {request}");
+        self.lock().claims.keys().map(text).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

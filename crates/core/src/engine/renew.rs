@@ -63,7 +63,9 @@ impl Renewer {
             let doubts = hold.engine.store.doubts();
             let task = run(Arc::downgrade(&hold.engine), self.changed.clone(), doubts);
             if let Err(error) = crate::keeper::spawn(task) {
-                // Validity does not depend on it: the hold runs out at its deadline.
+                // Validity does not depend on it: the hold runs out at its deadline. The next hold
+                // tries again.
+                schedule.running = false;
                 tracing::error!(%error, "holds cannot be renewed");
             }
         }
@@ -114,8 +116,9 @@ impl Renewer {
         let mut taken = Vec::new();
         while let Some(entry) = schedule.due.first_entry() {
             // A little early is fine, and makes batches of holds that were granted in a row. After
-            // a failure it is not: the pause is there to spare a store that cannot be reached.
-            let early = match entry.get().is_suspect() {
+            // a failure it is not: the pause is there to spare a store that cannot be reached. Nor
+            // is it for a hold that only waits for its end: it would be taken again and again.
+            let early = match entry.get().is_suspect() || entry.get().is_capped() {
                 true => Duration::ZERO,
                 false => entry.get().lease / 12,
             };
@@ -187,6 +190,7 @@ async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
             }
         };
         tokio::select! {
+            biased;
             () = changed.notified() => {}
             () = due => {}
             doubt = doubts.next(), if listening => match (doubt, engine.upgrade()) {

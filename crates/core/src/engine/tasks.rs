@@ -33,6 +33,11 @@ impl Tasks {
         })
     }
 
+    #[cfg(test)]
+    pub(crate) fn running(&self) -> usize {
+        self.count.running.load(Ordering::Acquire)
+    }
+
     /// Completes when no task runs.
     pub(crate) async fn idle(&self) {
         loop {

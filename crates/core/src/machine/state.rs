@@ -355,16 +355,17 @@ impl NameState {
         self.remember(ended);
     }
 
-    /// Adds an ended claim, and forgets the oldest of too many that need not be kept.
+    /// Adds an ended claim, and forgets the oldest of too many that need not be kept. The new one
+    /// stays: [`keep`](Self::keep) may be about to say for how long.
     fn remember(&mut self, ended: Ended) {
         let now = ended.at;
-        self.ended.push(ended);
-        while self.ended.len() > REMEMBERED {
+        while self.ended.len() >= REMEMBERED {
             let Some(at) = self.ended.iter().position(|e| e.keep <= now) else {
                 break;
             };
             self.ended.remove(at);
         }
+        self.ended.push(ended);
     }
 
     /// Grants from the head of the queue, in order, as long as there is room.

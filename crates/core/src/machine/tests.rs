@@ -279,6 +279,25 @@ fn an_ended_request_is_kept_until_its_moment_however_many_end_after_it() {
     assert_eq!(table.state.ended.len(), 8);
 }
 
+/// The end of a claim is kept right after it, so it must still be there, however many are kept before.
+#[test]
+fn any_number_of_ended_requests_can_be_kept() {
+    let mut table = Table::new();
+    let mut late = Vec::new();
+    for _ in 0..20 {
+        let claim = table.ask(1, 1);
+        let hold = table.granted(&claim);
+        table.release(&hold);
+        table
+            .state
+            .keep(claim.request, table.now + Duration::from_secs(5));
+        late.push(claim);
+    }
+    for claim in &late {
+        assert!(matches!(table.claim(claim), ClaimReply::Gone(_)));
+    }
+}
+
 #[test]
 fn a_running_delay_is_shown_and_ended_by_its_own_number_only() {
     let mut table = Table::new();

@@ -156,6 +156,13 @@ impl MemoryStore {
         self.doubts.tell(doubt);
     }
 
+    /// Remembers the end of a claim until this moment: a copy of it may arrive until then.
+    #[cfg(test)]
+    pub(crate) fn keep(&self, name: &Name, request: crate::RequestId, until: crate::BootTime) {
+        let key = self.key(name);
+        self.lock().on(&key, |name, _, _| name.keep(request, until));
+    }
+
     /// Loses every claim and every remembered end, as a server restarted without its data does.
     ///
     /// ```

@@ -40,6 +40,8 @@ impl ManualClock {
 
     /// The current moment.
     pub fn now(&self) -> BootTime {
+        #[cfg(test)]
+        crate::explore::hook::look();
         BootTime(self.now.load(Ordering::SeqCst))
     }
 
@@ -48,6 +50,12 @@ impl ManualClock {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let now = self.now.fetch_add(nanos, Ordering::SeqCst) + nanos;
         self.timers.fire(BootTime(now));
+    }
+
+    /// The first moment at which somebody wants to be woken.
+    #[cfg(test)]
+    pub(crate) fn next(&self) -> Option<BootTime> {
+        self.timers.next()
     }
 
     pub(super) fn timers(&self) -> Arc<Timers> {

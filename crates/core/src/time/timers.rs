@@ -69,6 +69,11 @@ impl Timers {
         due.into_iter().for_each(Waker::wake);
     }
 
+    #[cfg(test)]
+    pub(super) fn next(&self) -> Option<BootTime> {
+        self.lock().sleeping.keys().next().map(|(at, _)| *at)
+    }
+
     /// Makes sure that it rings at the latest at this moment.
     fn arm(&self, state: &mut State, at: BootTime) {
         if state.armed.is_none_or(|armed| at < armed) {

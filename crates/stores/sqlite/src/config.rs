@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use clinch_core::{Error, ErrorKind, Result, StoreUrl};
 
+use crate::home;
+
 /// How long an operation waits by default for the transactions of other processes.
 const DEFAULT_BUSY: Duration = Duration::from_secs(5);
 /// The parameters of the URL.
-const KNOWN: [&str; 1] = ["busy"];
+const KNOWN: [&str; 2] = ["busy", "fs"];
 
 /// What the URL says.
 #[derive(Debug, Clone)]
@@ -19,67 +21,102 @@ pub(crate) struct Config {
     pub(crate) is_default: bool,
     /// How long an operation waits for the transactions of other processes.
     pub(crate) busy: Duration,
+    /// Whether a place is taken where locks may not exclude.
+    pub(crate) any_place: bool,
 }
 
 impl Config {
     pub(crate) fn from_url(url: &StoreUrl) -> Result<Self> {
         let mut url = url.clone();
         let busy = url.take_duration("busy")?.unwrap_or(DEFAULT_BUSY);
+        let any_place = match url.take("fs").as_deref() {
+            None => false,
+            Some("accept") => true,
+            Some(other) => {
+                return Err(Error::invalid(format!("fs={other} is not known"))
+                    .with_store("sqlite")
+                    .with_advice("the only value is fs=accept"));
+            }
+        };
         url.finish(&KNOWN)?;
         let text = url.path()?;
         if text.contains('\0') {
             return Err(Error::invalid("the path contains a NUL byte").with_store("sqlite"));
         }
-        Ok(match text.as_str() {
-            "" => Self {
-                path: default_path()?,
-                is_default: true,
-                busy,
-            },
-            text => Self {
-                path: PathBuf::from(text),
-                is_default: false,
-                busy,
-            },
+        if text.starts_with(":memory:") {
+            return Err(
+                Error::invalid("a store in memory is not shared with any process")
+                    .with_store("sqlite")
+                    .with_advice("for tests inside one process use memory:, else give a path"),
+            );
+        }
+        let is_default = text.is_empty();
+        let path = match is_default {
+            true => default_path()?,
+            false => PathBuf::from(text),
+        };
+        Ok(Self {
+            path,
+            is_default,
+            busy,
+            any_place,
         })
     }
 }
 
-/// The file that `sqlite:` without a path means: `locks.db` in the user's state folder
-/// (`$XDG_STATE_HOME/clinch`, else `~/.local/state/clinch`), or in `/var/lib/clinch` for a root
-/// without a home.
+/// The file that `sqlite:` without a path means: `/var/lib/clinch/locks.db` for root, and
+/// `.local/state/clinch/locks.db` in the home of any other user.
+///
+/// The home is that of the user database. The environment is not asked: a service, a cron job and a
+/// shell of one user have different ones, and would not exclude each other.
 ///
 /// ```
 /// match clinch_sqlite::default_path() {
-///     Ok(path) => assert!(path.ends_with("clinch/locks.db")),
-///     Err(error) => assert!(error.to_string().contains("neither XDG_STATE_HOME nor HOME is set")),
+///     Ok(path) => assert!(path.is_absolute() && path.ends_with("clinch/locks.db")),
+///     Err(error) => assert!(error.to_string().contains("has no home")),
 /// }
 /// ```
 pub fn default_path() -> Result<PathBuf> {
-    let folder = |key: &str| {
-        std::env::var_os(key)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    choose(
-        folder("XDG_STATE_HOME"),
-        folder("HOME"),
-        rustix::process::geteuid().is_root(),
-    )
+    let uid = rustix::process::geteuid().as_raw();
+    choose(uid, home::of)
 }
 
-fn choose(state: Option<PathBuf>, home: Option<PathBuf>, root: bool) -> Result<PathBuf> {
-    let base = match (state, home) {
-        (Some(state), _) => state,
-        (None, Some(home)) if home != Path::new("/") || root => home.join(".local/state"),
-        _ if root => PathBuf::from("/var/lib"),
+/// The absolute path of the file that a URL of this store means, without opening it.
+///
+/// ```
+/// # fn main() -> clinch_core::Result<()> {
+/// let path = clinch_sqlite::file_of(&"sqlite:locks.db".parse()?)?;
+/// assert!(path.is_absolute() && path.ends_with("locks.db"));
+/// # Ok(()) }
+/// ```
+pub fn file_of(url: &StoreUrl) -> Result<PathBuf> {
+    let path = Config::from_url(url)?.path;
+    let name = path.file_name().unwrap_or_default().to_owned();
+    let folder = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    // As in opening, as far as the folder exists.
+    match folder.canonicalize() {
+        Ok(folder) => Ok(folder.join(name)),
+        Err(_) => std::path::absolute(&path)
+            .map_err(|error| crate::error::io(error, &path, "has no absolute path")),
+    }
+}
+
+fn choose(uid: u32, home: impl FnOnce(u32) -> Option<PathBuf>) -> Result<PathBuf> {
+    let base = match uid {
+        0 => PathBuf::from("/var/lib"),
         _ => {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                "no folder is known for the default file: neither XDG_STATE_HOME nor HOME is set",
-            )
-            .with_store("sqlite")
-            .with_advice("set one of them, or give a path: --store sqlite:/path/to/locks.db"));
+            let home = home(uid).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Invalid,
+                    format!("no folder is known for the default file: user {uid} has no home"),
+                )
+                .with_store("sqlite")
+                .with_advice("give a path: --store sqlite:/path/to/locks.db")
+            })?;
+            home.join(".local/state")
         }
     };
     Ok(base.join("clinch/locks.db"))
@@ -114,25 +151,31 @@ mod tests {
     #[test]
     fn unknown_parameters_and_bad_values_are_refused() {
         let e = config("sqlite:/a?bussy=1s").unwrap_err().to_string();
-        assert!(e.contains("bussy") && e.contains("it takes busy"), "{e}");
+        assert!(e.contains("bussy") && e.contains("busy"), "{e}");
         assert!(config("sqlite:/a?busy=5").is_err());
         assert!(config("sqlite:/a%00b").is_err());
     }
 
     #[test]
-    fn the_default_follows_the_users_folders() {
-        let at = |path: &str| Some(PathBuf::from(path));
-        let ok = |a, b, root| choose(a, b, root).unwrap();
-        assert_eq!(
-            ok(at("/s"), at("/h"), false),
-            Path::new("/s/clinch/locks.db")
-        );
-        assert_eq!(
-            ok(None, at("/h"), false),
-            Path::new("/h/.local/state/clinch/locks.db")
-        );
-        assert_eq!(ok(None, None, true), Path::new("/var/lib/clinch/locks.db"));
-        let e = choose(None, None, false).unwrap_err().to_string();
-        assert!(e.contains("HOME") && e.contains("--store"), "{e}");
+    fn the_default_is_one_file_for_each_user_whatever_the_environment_says() {
+        let root = choose(0, |_| Some("/root".into())).unwrap();
+        assert_eq!(root, Path::new("/var/lib/clinch/locks.db"));
+        let user = choose(1000, |uid| Some(format!("/home/u{uid}").into())).unwrap();
+        assert_eq!(user, Path::new("/home/u1000/.local/state/clinch/locks.db"));
+        let e = choose(1000, |_| None).unwrap_err().to_string();
+        assert!(e.contains("1000") && e.contains("--store"), "{e}");
+    }
+
+    #[test]
+    fn a_store_in_memory_is_refused_with_advice() {
+        let e = config("sqlite::memory:").unwrap_err().to_string();
+        assert!(e.contains("not shared") && e.contains("memory:"), "{e}");
+    }
+
+    #[test]
+    fn a_place_is_accepted_in_one_way_only() {
+        assert!(config("sqlite:/a?fs=accept").unwrap().any_place);
+        assert!(!config("sqlite:/a").unwrap().any_place);
+        assert!(config("sqlite:/a?fs=yes").is_err());
     }
 }

@@ -1,22 +1,27 @@
 //! The connection of a store: opens it, runs groups of operations in one transaction each, keeps
 //! the ceiling, notices that the file was replaced.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use clinch_core::store::OpenContext;
+use clinch_core::store::{OpenContext, RenewReply, Renewal};
 use clinch_core::{BootTime, Clock, Effect, Error, Result};
 use rusqlite::Connection;
 
 use crate::boot;
 use crate::cache::Cache;
 use crate::config::Config;
-use crate::error::{Fail, Step, is_busy, sql, wants_reopen};
+use crate::dead;
+use crate::error::io as io_error;
+use crate::error::{Fail, Step, blocked, is_busy, is_write_failure, poisoned, sql, wants_reopen};
 use crate::events;
 use crate::file::{self, Anchor};
+use crate::log::{self, Log};
 use crate::mine::Mine;
+use crate::renewals;
+use crate::rows::column;
 use crate::schema;
 use crate::sequence::{self, Micros, Numbers, key};
 use crate::session::Sessions;
@@ -31,6 +36,14 @@ pub(crate) trait Job: Send {
     fn run(&mut self, tx: &mut Tx<'_>) -> Step<()>;
     /// Answers the caller, after the commit or with what prevented it.
     fn done(self: Box<Self>, outcome: Result<()>);
+    /// How long it waits for a transaction before it is tried without one; `None` for ever.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+    /// Runs without a transaction; `false` if it cannot.
+    fn run_beside(&mut self, _core: &mut Core) -> bool {
+        false
+    }
 }
 
 pub(crate) type Jobs = Vec<Box<dyn Job>>;
@@ -53,6 +66,7 @@ pub(crate) struct Core {
     context: OpenContext,
     pub(crate) path: PathBuf,
     file: Anchor,
+    log: Log,
     db: Connection,
     pub(crate) numbers: Numbers,
     pub(crate) sessions: Sessions,
@@ -61,6 +75,8 @@ pub(crate) struct Core {
     pub(crate) counters: Arc<Counters>,
     /// The connection failed in a way that a new one may repair.
     suspect: bool,
+    /// Why this client can do nothing more.
+    poisoned: Option<Error>,
     session_checked: BootTime,
     /// When idle names were last searched for, as far as this process knows.
     pub(crate) reaped_at: BootTime,
@@ -78,14 +94,16 @@ impl Core {
     pub(crate) fn open(config: Config, context: OpenContext, micros: Micros) -> Result<Self> {
         schema::check_version(rusqlite::version_number())?;
         let path = file::prepare(&config)?;
+        log::refuse_lost(&path)?;
         let counters = Arc::new(Counters::default());
-        let (db, file) = connect(&path, &counters)?;
-        let sessions = Sessions::start(&path, context.identity.info())?;
+        let (db, file, log, made) = connect(&path, &counters)?;
+        let sessions = Sessions::start(&path, context.identity.info(), log.id())?;
         let mut core = Self {
             config,
             context,
             path,
             file,
+            log,
             db,
             numbers: Numbers::new(micros),
             sessions,
@@ -93,20 +111,38 @@ impl Core {
             cache: Cache::default(),
             counters,
             suspect: false,
+            poisoned: None,
             session_checked: Clock::boot().now(),
             reaped_at: Clock::boot().now(),
         };
-        core.greet()?;
+        // Without claims, its session file goes with it.
+        core.greet(made)?;
         Ok(core)
     }
 
     /// Reads what the file knows, and voids what an earlier boot of the machine left.
-    fn greet(&mut self) -> Result<()> {
+    fn greet(&mut self, made: bool) -> Result<()> {
         let failed = |error| sql(error, &self.path);
         let ceiling = sequence::number(&self.db, key::CEILING).map_err(failed)?;
         self.numbers.learn(ceiling);
-        boot::void_other_boots(&self.db, &self.path, &self.context.clock)?;
+        self.agree_on_log(made)?;
+        boot::void_other_boots(&self.db, &self.path, &self.context.clock, &self.sessions)?;
         schema::stop_waiting(&self.db).map_err(failed)
+    }
+
+    /// Makes sure that no running client writes to another log. Clients of a file that was deleted do
+    /// not count for the one that was made in its place.
+    fn agree_on_log(&self, made: bool) -> Result<()> {
+        let failed = |error| sql(error, &self.path);
+        let inode = self.log.id().inode;
+        if sequence::number(&self.db, key::LOG).map_err(failed)? == inode {
+            return Ok(());
+        }
+        let me = self.context.identity.info().id;
+        if !made {
+            log::refuse_split(&self.path, self.log.id(), Some(me))?;
+        }
+        sequence::set(&self.db, key::LOG, column(inode)).map_err(failed)
     }
 
     /// Connects anew, for a file that was replaced or a connection that failed. The numbers that
@@ -114,11 +150,13 @@ impl Core {
     fn reopen(&mut self) -> Result<()> {
         tracing::warn!(path = %self.path.display(), "opening the store anew: its file was replaced or failed");
         self.path = file::prepare(&self.config)?;
-        let (db, file) = connect(&self.path, &self.counters)?;
+        let (db, file, log, made) = connect(&self.path, &self.counters)?;
         let failed = |error| sql(error, &self.path);
         // Until all of this is done the connection is not to be used.
-        (self.db, self.file, self.suspect) = (db, file, true);
+        (self.db, self.file, self.log, self.suspect) = (db, file, log, true);
         self.cache = Cache::default();
+        let told = self.sessions.set_log(self.log.id());
+        told.map_err(|error| io_error(error, &self.path, "cannot keep a session"))?;
         self.sessions.keep();
         if self.numbers.highest() > 0 {
             let floor = sequence::number(&self.db, key::FLOOR).map_err(failed)?;
@@ -126,23 +164,39 @@ impl Core {
                 sequence::raise(&self.db, key::FLOOR, self.numbers.highest()).map_err(failed)?;
             }
         }
-        self.greet()?;
+        self.greet(made)?;
         self.suspect = false;
         Ok(())
     }
 
+    /// Ends what this client can do: what it knows may not be what others know.
+    fn poison(&mut self, why: Error) {
+        tracing::error!(error = %why, "the client can do nothing more");
+        // Closed, so that a new client of this process starts with nothing of it.
+        if let Ok(nothing) = Connection::open_in_memory() {
+            self.db = nothing;
+        }
+        self.cache = Cache::default();
+        self.poisoned = Some(why);
+        // With claims, others must go on seeing that this client runs: it may believe in them
+        // until their leases end.
+        if self.mine.is_empty() {
+            self.end_session();
+        }
+    }
+
+    /// Whether another connection would find another log.
+    pub(crate) fn has_lost_log(&self) -> bool {
+        self.is_poisoned() || self.log.is_deleted()
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned.is_some()
+    }
+
     /// Begins a transaction, without waiting for anybody.
     pub(crate) fn begin(&mut self) -> Result<(), NotBegun> {
-        let now = Clock::boot().now();
-        let check = now.since(self.session_checked) > SESSION_CHECK;
-        if check {
-            self.session_checked = now;
-            self.sessions.keep();
-        }
-        let replaced = self.file.is_deleted() || check && !self.file.is_at(&self.path);
-        if replaced || self.suspect {
-            self.reopen().map_err(NotBegun::Failed)?;
-        }
+        self.look_around().map_err(NotBegun::Failed)?;
         if self.numbers.must_raise() {
             match self.raise_ceiling() {
                 Err(NotBegun::Busy) => return Err(NotBegun::Busy),
@@ -150,7 +204,49 @@ impl Core {
                 Ok(()) | Err(NotBegun::Failed(_)) => {}
             }
         }
+        if let Some(why) = &self.poisoned {
+            return Err(NotBegun::Failed(why.clone()));
+        }
         self.begin_raw()
+    }
+
+    /// Makes sure that the files are those that everybody else uses.
+    fn look_around(&mut self) -> Result<()> {
+        if let Some(why) = &self.poisoned {
+            return Err(why.clone());
+        }
+        let now = Clock::boot().now();
+        let check = now.since(self.session_checked) > SESSION_CHECK;
+        if check {
+            self.session_checked = now;
+            self.sessions.keep();
+        }
+        let replaced = self.file.is_deleted() || check && !self.file.is_at(&self.path);
+        if !replaced && (self.log.is_deleted() || check && !self.log.is_at(&self.path)) {
+            let why = log::removed(&self.path);
+            self.poison(why.clone());
+            return Err(why);
+        }
+        if replaced || self.suspect {
+            self.reopen()?;
+        }
+        Ok(())
+    }
+
+    /// Extends holds while another process keeps the writer's lock; `None` if that cannot be done.
+    pub(crate) fn renew_beside(&mut self, renewals: &[Renewal]) -> Option<Vec<RenewReply>> {
+        if self.suspect || self.look_around().is_err() {
+            return None;
+        }
+        let Self {
+            db,
+            path,
+            sessions,
+            context,
+            ..
+        } = self;
+        let load = |renewal: &Renewal| renewals::load(db, path, &context.namespace, renewal);
+        renewals::renew_beside(renewals, sessions, load, || context.clock.now())
     }
 
     fn begin_raw(&mut self) -> Result<(), NotBegun> {
@@ -175,13 +271,14 @@ impl Core {
             .map_err(|error| failed(self, error))?;
         let raised = self.begin_raw().and_then(|()| {
             let target = self.numbers.target();
-            let raised = sequence::raise(&self.db, key::CEILING, target)
+            let raised = boot::tick(&self.db)
+                .and_then(|()| sequence::raise(&self.db, key::CEILING, target))
                 .and_then(|ceiling| self.execute("COMMIT").map(|()| ceiling));
-            raised.map_err(|error| {
-                self.roll_back();
-                failed(self, error)
-            })
+            raised.map_err(|error| NotBegun::Failed(self.failed(error, false).error))
         });
+        if self.is_poisoned() {
+            return raised.map(drop);
+        }
         let normal = self.db.pragma_update(None, "synchronous", "NORMAL");
         self.numbers.learn(raised?);
         self.counters.transactions.fetch_add(1, Ordering::Relaxed);
@@ -235,10 +332,7 @@ impl Core {
     pub(crate) fn not_begun(&self, reason: NotBegun) -> Error {
         match reason {
             NotBegun::Failed(error) => error,
-            NotBegun::Busy => {
-                let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-                sql(rusqlite::Error::SqliteFailure(busy, None), &self.path)
-            }
+            NotBegun::Busy => blocked(&self.path),
         }
     }
 
@@ -253,6 +347,7 @@ impl Core {
                 for client in &news.died {
                     self.sessions.remove_dead(*client);
                 }
+                self.sessions.announced = true;
                 self.mine.committed();
                 self.counters.transactions.fetch_add(1, Ordering::Relaxed);
                 return Ok(news);
@@ -269,6 +364,9 @@ impl Core {
 
     fn steps(&mut self, jobs: &mut Jobs) -> rusqlite::Result<News> {
         self.cache.refresh(&self.db)?;
+        if !self.sessions.announced {
+            dead::announce(&self.db, self.context.identity.info().id)?;
+        }
         let mut tx = Tx {
             db: &self.db,
             path: &self.path,
@@ -298,9 +396,13 @@ impl Core {
         }
         self.roll_back();
         self.suspect |= wants_reopen(&error);
+        let lasting = is_write_failure(&error);
         let mut error = sql(error, &self.path);
         if committing {
             error = error.with_effect(Effect::Possible);
+        }
+        if lasting {
+            self.poison(poisoned(&self.path));
         }
         Failed { error, committing }
     }
@@ -350,14 +452,14 @@ impl Done {
     }
 }
 
-fn connect(path: &std::path::Path, counters: &Counters) -> Result<(Connection, Anchor)> {
-    let mut db = schema::connect(path)?;
+fn connect(path: &Path, counters: &Counters) -> Result<(Connection, Anchor, Log, bool)> {
+    let (mut db, made) = schema::connect(path)?;
     let pages = counters.pages.clone();
     let hook = move |_: &mut rusqlite::hooks::Wal, count: std::ffi::c_int| {
         pages.store(count.unsigned_abs(), Ordering::Relaxed);
         Ok(())
     };
     db.wal_hook(Some(hook)).map_err(|error| sql(error, path))?;
-    let file = Anchor::at(path).map_err(|e| crate::error::io(e, path, "cannot be read"))?;
-    Ok((db, file))
+    let file = Anchor::at(path).map_err(|e| io_error(e, path, "cannot be read"))?;
+    Ok((db, file, Log::of(path)?, made))
 }

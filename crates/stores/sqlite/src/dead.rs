@@ -1,8 +1,12 @@
-//! Clients that were found dead.
+//! Clients that were found dead, and clients whose session file is missing.
 //!
 //! Whoever finds a session file unlocked writes the client down here, and removes the file after
-//! the commit, because claims of that client may be left on other names. A file that is missing
-//! without such a row was removed by mistake: then the lease decides, since the client may run.
+//! the commit, because claims of that client may be left on other names.
+//!
+//! A file that is missing without such a row was removed by mistake: then the lease decides, since
+//! the client may run. Renewals that were written to the file are lost with it, so a hold is ended
+//! only one lease after the file was first missed: by then each of them is over. A client that has
+//! made its file again removes its row before it relies on the file.
 
 use std::time::Duration;
 
@@ -34,10 +38,35 @@ pub(crate) fn remember(db: &Connection, clients: &[ClientId]) -> rusqlite::Resul
 }
 
 /// Forgets those of whom nothing can be left.
-pub(crate) fn forget_old(db: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn forget_old(db: &Connection, now: BootTime) -> rusqlite::Result<()> {
     let sql = "DELETE FROM dead WHERE found < ?1";
-    db.execute(sql, [moment(Clock::boot().now() - KEPT)])
-        .map(drop)
+    db.execute(sql, [moment(Clock::boot().now() - KEPT)])?;
+    let sql = "DELETE FROM missing WHERE since < ?1";
+    db.execute(sql, [moment(now - KEPT)]).map(drop)
+}
+
+/// Since when this client's session file has been missing; from now on, if nobody missed it before.
+pub(crate) fn missing_since(
+    db: &Connection,
+    client: ClientId,
+    now: BootTime,
+) -> rusqlite::Result<BootTime> {
+    let sql = "INSERT OR IGNORE INTO missing (client, since) VALUES (?1, ?2)";
+    db.prepare_cached(sql)?
+        .execute(params![column(client), moment(now)])?;
+    let sql = "SELECT since FROM missing WHERE client = ?1";
+    let since: i64 = db
+        .prepare_cached(sql)?
+        .query_row([column(client)], |row| row.get(0))?;
+    Ok(BootTime::from_nanos(
+        u64::try_from(since).unwrap_or_default(),
+    ))
+}
+
+/// This client's session file is there again.
+pub(crate) fn announce(db: &Connection, client: ClientId) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM missing WHERE client = ?1";
+    db.prepare_cached(sql)?.execute([column(client)]).map(drop)
 }
 
 /// The same 64 bits, as SQLite keeps them.

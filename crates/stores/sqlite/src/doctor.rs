@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use clinch_core::Clock;
 use clinch_core::store::{Finding, Severity};
 
 use crate::boot;
 use crate::error::{DAMAGED_ADVICE, Fail};
-use crate::file::{FileSystem, file_system};
+use crate::folder;
+use crate::place;
 use crate::rows::NameRow;
 use crate::tx::Tx;
 
@@ -73,25 +73,18 @@ fn permissions(tx: &Tx<'_>) -> Finding {
 }
 
 fn place(tx: &Tx<'_>) -> Finding {
-    let advice = Some("move the file to a local disk");
-    match file_system(tx.path) {
-        Ok(FileSystem::Local) => finding(
+    match place::examine(tx.path) {
+        Ok(None) => finding(
             Severity::Ok,
             "file system",
             "it is a local one".to_owned(),
             None,
         ),
-        Ok(FileSystem::Unknown(kind)) => finding(
-            Severity::Warning,
-            "file system",
-            format!("it is {kind}: whether locks work there depends on what is behind it"),
-            advice,
-        ),
-        Ok(FileSystem::Network(kind)) => finding(
+        Ok(Some(fault)) => finding(
             Severity::Broken,
             "file system",
-            format!("it is {kind}, where locks do not exclude"),
-            advice,
+            fault.message(),
+            Some(fault.advice()),
         ),
         Err(error) => finding(
             Severity::Warning,
@@ -199,6 +192,14 @@ fn records(tx: &Tx<'_>) -> Finding {
 }
 
 fn sessions(tx: &Tx<'_>) -> Finding {
+    if let Ok(Some(fault)) = folder::fault(tx.sessions.folder(), tx.path) {
+        return finding(
+            Severity::Broken,
+            "sessions",
+            format!("their folder {fault}: others could make a running process look dead"),
+            Some("let only the users of the file write it"),
+        );
+    }
     match tx.sessions.stale() {
         Ok(stale) if stale.len() > MANY_STALE => finding(
             Severity::Warning,
@@ -222,15 +223,16 @@ fn sessions(tx: &Tx<'_>) -> Finding {
 }
 
 fn clock() -> Finding {
-    let (boot, now) = (boot::current(), Clock::boot().now());
-    if boot == "unknown" || now.as_nanos() == 0 {
-        return finding(
+    match boot::id() {
+        Some(id) => finding(Severity::Ok, "boot clock", format!("boot {id}"), None),
+        None => finding(
             Severity::Warning,
             "boot clock",
-            "the kernel does not tell its boot id: a reboot may leave holds until their leases end"
+            "the kernel's boot id cannot be read: a reboot is noticed by the boot clock alone"
                 .to_owned(),
-            Some("mount /proc"),
-        );
+            Some(
+                "mount /proc in full; after a power cut tokens then rise whatever the wall clock says",
+            ),
+        ),
     }
-    finding(Severity::Ok, "boot clock", format!("boot {boot}"), None)
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 use clinch_core::{Effect, Error, ErrorKind};
 use rusqlite::ErrorCode;
 
+use crate::blocker::Blocker;
+
 /// What stops one operation of a transaction.
 #[derive(Debug)]
 pub(crate) enum Fail {
@@ -53,16 +55,62 @@ pub(crate) fn wants_reopen(error: &rusqlite::Error) -> bool {
     )
 }
 
+/// Writing failed below SQLite: what was written before may be lost too, and a later success proves
+/// nothing about it.
+pub(crate) fn is_write_failure(error: &rusqlite::Error) -> bool {
+    use rusqlite::ffi;
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    matches!(
+        code,
+        Some(
+            ffi::SQLITE_IOERR_WRITE
+                | ffi::SQLITE_IOERR_FSYNC
+                | ffi::SQLITE_IOERR_DIR_FSYNC
+                | ffi::SQLITE_IOERR_TRUNCATE
+                | ffi::SQLITE_IOERR_COMMIT_ATOMIC
+        )
+    )
+}
+
+/// What a client says after that.
+pub(crate) fn poisoned(path: &Path) -> Error {
+    Error::new(
+        ErrorKind::Unreachable,
+        format!(
+            "writing to {} has failed before; this client grants nothing more",
+            path.display()
+        ),
+    )
+    .with_store("sqlite")
+    .with_advice("check the disk, then connect again")
+}
+
+/// Another process keeps the writer's lock.
+pub(crate) fn blocked(path: &Path) -> Error {
+    let (who, advice) = match Blocker::find(path) {
+        Some(blocker) => (
+            format!("blocked by {blocker}"),
+            "continue or end that process",
+        ),
+        None => (
+            "kept busy by another process".to_owned(),
+            "try again, or allow more time with ?busy=30s",
+        ),
+    };
+    Error::new(
+        ErrorKind::Unreachable,
+        format!("{} is {who}", path.display()),
+    )
+    .with_store("sqlite")
+    .with_advice(advice)
+}
+
 /// An error of SQLite on the store at `path`.
 pub(crate) fn sql(error: rusqlite::Error, path: &Path) -> Error {
     let shown = path.display();
     let new = |kind, message: String| Error::new(kind, message).with_store("sqlite");
     let made = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => new(
-            ErrorKind::Unreachable,
-            format!("{shown} is kept busy by another process"),
-        )
-        .with_advice("try again, or allow more time with ?busy=30s"),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => blocked(path),
         Some(ErrorCode::DiskFull) => new(
             ErrorKind::Unreachable,
             format!("the disk of {shown} is full"),
@@ -161,6 +209,16 @@ pub(crate) fn denied(path: &Path, why: &str) -> Error {
 /// The store has been closed.
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the store has been closed").with_store("sqlite")
+}
+
+/// The store was opened by the process from which this one was forked.
+pub(crate) fn forked() -> Error {
+    Error::new(
+        ErrorKind::Closed,
+        "the store belongs to the process that opened it, and this one was forked from it",
+    )
+    .with_store("sqlite")
+    .with_advice("connect again after the fork")
 }
 
 /// The thread that ran an operation has gone without an answer.

@@ -1,23 +1,27 @@
 //! The database file: whose it is, where it lies, who may read it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use clinch_core::{Error, ErrorKind, Result};
-use rustix::fs::{Mode, OFlags};
+use clinch_core::{Error, Result};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::config::Config;
-use crate::error::{corrupt, io as io_error};
+use crate::error::{corrupt, io as io_error, sql};
+use crate::place;
 use crate::schema::{APPLICATION_ID, VERSION, too_new};
 
 /// Which file this is, whatever its path: to see that it was replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileId {
-    device: u64,
-    inode: u64,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
 impl FileId {
@@ -61,6 +65,11 @@ impl Anchor {
         rustix::fs::fstat(&self.handle).map_or(true, |stat| stat.st_nlink == 0)
     }
 
+    /// Which file it is.
+    pub(crate) fn id(&self) -> FileId {
+        self.id
+    }
+
     /// Whether the path leads to it: it may also have been moved away.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         FileId::of(path).is_ok_and(|id| id == self.id)
@@ -69,25 +78,36 @@ impl Anchor {
 
 /// Checks the place, makes an empty file with mode 0600 if there is none, and refuses every file
 /// that is not ours without writing to it. Returns the file's absolute path.
+///
+/// No descriptor of the file is opened here: closing one would drop the locks that SQLite holds on
+/// it through another connection of this process, and SQLite would not take them again.
 pub(crate) fn prepare(config: &Config) -> Result<PathBuf> {
     let path = absolute(config)?;
-    refuse_network(&path)?;
-    let opened = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path);
-    let mut file = match opened {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-            return Err(is_a_folder(&path));
-        }
-        Err(error) => return Err(io_error(error, &path, "cannot be opened for writing")),
-    };
-    check_header(&mut file, &path)?;
+    match rustix::fs::mknodat(
+        CWD,
+        &path,
+        FileType::RegularFile,
+        Mode::RUSR | Mode::WUSR,
+        0,
+    ) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(io_error(error.into(), &path, "cannot be made")),
+    }
+    if !config.any_place {
+        place::refuse(&path)?;
+    }
+    let access = Access::READ_OK | Access::WRITE_OK;
+    rustix::fs::accessat(CWD, &path, access, AtFlags::EACCESS)
+        .map_err(|error| io_error(error.into(), &path, "cannot be opened for writing"))?;
+    check_header(&path)?;
     Ok(path)
+}
+
+/// The file next to the store with this ending.
+pub(crate) fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(end);
+    PathBuf::from(path)
 }
 
 /// The path with its folder resolved, so that a later change of the working directory is harmless.
@@ -114,6 +134,9 @@ fn absolute(config: &Config) -> Result<PathBuf> {
         _ => io_error(error, parent, "cannot be reached"),
     })?;
     let path = parent.join(name);
+    // A symbolic link is followed, as SQLite does for its own files: the sessions must lie next to
+    // them, under whatever name the file is opened.
+    let path = path.canonicalize().unwrap_or(path);
     if path.is_dir() {
         return Err(is_a_folder(&path));
     }
@@ -126,10 +149,10 @@ fn is_a_folder(path: &Path) -> Error {
         .with_advice("give the path of a file in it, for example locks.db")
 }
 
-/// Looks at the bytes before SQLite does: SQLite might write to a file that it opens.
-fn check_header(file: &mut File, path: &Path) -> Result<()> {
-    let read_failed = |error| io_error(error, path, "cannot be read");
-    let meta = file.metadata().map_err(read_failed)?;
+/// Looks at the header of the main file alone, through a connection that takes no lock, reads no
+/// log and writes nothing.
+fn check_header(path: &Path) -> Result<()> {
+    let meta = fs::metadata(path).map_err(|error| io_error(error, path, "cannot be read"))?;
     if !meta.is_file() {
         return Err(
             Error::invalid(format!("{} is not a regular file", path.display()))
@@ -137,90 +160,39 @@ fn check_header(file: &mut File, path: &Path) -> Result<()> {
                 .with_advice("give the path of a file"),
         );
     }
-    let mut header = Vec::with_capacity(100);
-    file.take(100)
-        .read_to_end(&mut header)
-        .map_err(read_failed)?;
-    if header.is_empty() {
+    if meta.len() == 0 {
         return Ok(());
     }
-    if !header.starts_with(b"SQLite format 3\0") || header.len() < 100 {
-        return Err(corrupt(path, "it is not a database"));
-    }
-    let number = |at: usize| {
-        let bytes = header.get(at..at + 4)?.try_into().ok()?;
-        Some(i32::from_be_bytes(bytes))
-    };
-    match (number(68), number(60)) {
-        (Some(APPLICATION_ID), Some(version)) if version > VERSION => Err(too_new(path, version)),
-        (Some(APPLICATION_ID), _) => Ok(()),
-        _ => Err(corrupt(path, "it is a database of another application")),
-    }
-}
-
-/// The kinds of file systems that matter here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileSystem {
-    Local,
-    /// In user space or shared with a virtual machine's host: the kernel cannot tell.
-    Unknown(&'static str),
-    Network(&'static str),
-}
-
-/// The kind of the file system that holds `path`.
-pub(crate) fn file_system(path: &Path) -> io::Result<FileSystem> {
-    let stat = rustix::fs::statfs(path)?;
-    // The field's type differs between architectures; all magic numbers have 32 bits.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "32 bits"
-    )]
-    let magic = stat.f_type as u32;
-    Ok(kind(magic))
-}
-
-fn kind(magic: u32) -> FileSystem {
-    match magic {
-        0x6969 => FileSystem::Network("NFS"),
-        0x517b | 0xff53_4d42 | 0xfe53_4d42 => FileSystem::Network("SMB"),
-        0x5346_414f | 0x6b41_4653 => FileSystem::Network("AFS"),
-        0x00c3_6400 => FileSystem::Network("Ceph"),
-        0x0bd0_0bd0 => FileSystem::Network("Lustre"),
-        0x7375_7245 => FileSystem::Network("Coda"),
-        0x0116_1970 => FileSystem::Network("GFS2"),
-        0x7461_636f => FileSystem::Network("OCFS2"),
-        0x6573_5546 => FileSystem::Unknown("FUSE"),
-        0x0102_1997 => FileSystem::Unknown("9p"),
-        _ => FileSystem::Local,
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let numbers = Connection::open_with_flags(immutable(path), flags).and_then(|db| {
+        let number = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+        Ok((number("application_id")?, number("user_version")?))
+    });
+    match numbers {
+        Ok((APPLICATION_ID, version)) if version > VERSION => Err(too_new(path, version)),
+        Ok((APPLICATION_ID, _)) => Ok(()),
+        Ok(_) => Err(corrupt(path, "it is a database of another application")),
+        Err(error) => match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                Err(corrupt(path, "it is not a database"))
+            }
+            _ => Err(sql(error, path)),
+        },
     }
 }
 
-fn refuse_network(path: &Path) -> Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    match file_system(folder) {
-        Ok(FileSystem::Network(kind)) => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("{} is on {kind}, where locks would not exclude", path.display()),
-        )
-        .with_store("sqlite")
-        .with_advice(
-            "give a path on a local disk; for several machines use redis:, mysql:, zookeeper: or etcd:",
-        )),
-        _ => Ok(()),
+/// The path as a URI that says: nobody changes this file while it is read.
+fn immutable(path: &Path) -> String {
+    let mut uri = String::from("file://");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
+                uri.push(char::from(*byte));
+            }
+            other => uri.push_str(&format!("%{other:02X}")),
+        }
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn network_file_systems_are_told_from_local_ones() {
-        assert_eq!(kind(0x6969), FileSystem::Network("NFS"));
-        assert_eq!(kind(0xff53_4d42), FileSystem::Network("SMB"));
-        assert_eq!(kind(0xef53), FileSystem::Local);
-        assert_eq!(kind(0x0102_1994), FileSystem::Local);
-        assert_eq!(kind(0x6573_5546), FileSystem::Unknown("FUSE"));
-    }
+    uri + "?immutable=1"
 }

@@ -2,13 +2,14 @@
 //!
 //! One file is the truth; two side channels make it quick. Each process holds a kernel lock on a
 //! session file, so that its death is seen at once, and listens at a datagram socket, so that a
-//! release wakes the one process that is next. Neither is needed for safety: without them leases
-//! run out and waiters ask again.
+//! release wakes the one process that is next. Without them leases run out and waiters ask again.
+//! The session file also takes renewals while another process keeps the database from being written.
 //!
 //! What happens to a name is decided by [`clinch_core::machine`]: a transaction loads the name's
 //! rows, runs the step, and writes the difference. Reading order of the source: `store`, `writer`
 //! (operations of many tasks in few transactions), `core` (the connection), `tx` and `rows` (one
-//! name), `sequence` (numbers that never fall), then the side channels `session`, `wakes`, `deaths`.
+//! name), `sequence` (numbers that never fall), `renewals` and `beats`, then the side channels
+//! `session`, `wakes`, `deaths`, and `boot`, `log`, `place`, `folder` (what could split the store).
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,6 +29,8 @@
 //! # Ok(()) }
 //! ```
 
+mod beats;
+mod blocker;
 mod boot;
 mod cache;
 mod config;
@@ -39,9 +42,14 @@ mod error;
 mod events;
 mod file;
 mod floor;
+mod folder;
+mod home;
+mod log;
 mod maintenance;
 mod mine;
+mod place;
 mod queue;
+mod renewals;
 mod rows;
 mod schema;
 mod sequence;
@@ -54,5 +62,5 @@ mod tx;
 mod wakes;
 mod writer;
 
-pub use config::default_path;
+pub use config::{default_path, file_of};
 pub use store::SqliteStore;

@@ -10,6 +10,7 @@ use crate::core::{Core, Job};
 use crate::dead;
 use crate::error::{Fail, Step};
 use crate::events;
+use crate::renewals;
 use crate::rows::{NameRow, column};
 use crate::schema;
 use crate::sequence::{self, key};
@@ -52,7 +53,7 @@ pub(crate) fn tidy(writer: &Arc<Writer>) {
             let _ = core.raise_ceiling();
         }
         core.reap_if_due();
-        let long = log_is_long(core);
+        let long = log_is_long(core) && !core.has_lost_log();
         if long {
             let pages = core.counters.pages.load(Ordering::Relaxed);
             core.counters.copied.store(pages, Ordering::Relaxed);
@@ -102,7 +103,8 @@ pub(crate) fn reap(tx: &mut Tx<'_>) -> Step<()> {
         _ => rows.last,
     };
     let mut floor = 0;
-    for row in rows.sound {
+    for mut row in rows.sound {
+        renewals::take_up(&mut row.state, now, tx.db, tx.sessions)?;
         if row.state.is_forgettable(now) {
             floor = floor.max(row.state.last_seq);
             row.forget(tx.db)?;
@@ -116,10 +118,12 @@ pub(crate) fn reap(tx: &mut Tx<'_>) -> Step<()> {
         }
     }
     let stale = tx.sessions.stale().unwrap_or_default();
-    let stale: Vec<_> = stale.into_iter().map(|(client, _held)| client).collect();
+    let (stale, held): (Vec<_>, Vec<_>) = stale.into_iter().unzip();
     dead::remember(tx.db, &stale)?;
     tx.news.died.extend(stale);
-    dead::forget_old(tx.db)?;
+    tx.news.held.extend(held);
+    tx.sessions.sweep_drafts();
+    dead::forget_old(tx.db, now)?;
     let machine_now = Clock::boot().now().as_nanos();
     sequence::set(tx.db, key::REAPED_AT, column(machine_now)).map_err(Fail::from)
 }
@@ -142,11 +146,14 @@ impl<F: FnMut(&mut Tx<'_>) -> Step<()> + Send> Job for Own<F> {
 impl Core {
     /// Does on the way out what a process that lives longer does in the background.
     pub(crate) fn finish(&mut self) {
+        if self.is_poisoned() {
+            return self.end_session();
+        }
         self.reaped_at = BootTime::default();
         self.reap_if_due();
         // Whoever comes next reads the whole log, if nobody has the file open until then; and what
         // was copied is forgotten with the last process, unless the log is cut.
-        if self.counters.pages.load(Ordering::Relaxed) >= SHORT_LOG {
+        if self.counters.pages.load(Ordering::Relaxed) >= SHORT_LOG && !self.has_lost_log() {
             checkpoint(self.connection(), "TRUNCATE");
         }
         self.end_session();

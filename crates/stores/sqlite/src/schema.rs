@@ -12,7 +12,7 @@ use crate::error::{corrupt, is_busy, sql};
 /// Marks the file as ours, in its header: "clin".
 pub(crate) const APPLICATION_ID: i32 = 0x636c_696e;
 /// The version of the tables.
-pub(crate) const VERSION: i32 = 1;
+pub(crate) const VERSION: i32 = 2;
 /// Older versions can corrupt a file that two processes write (the WAL-reset race).
 pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
 
@@ -44,6 +44,10 @@ CREATE TABLE meta (
 CREATE TABLE dead (
     client INTEGER PRIMARY KEY,
     found  INTEGER NOT NULL
+);
+CREATE TABLE missing (
+    client INTEGER PRIMARY KEY,
+    since  INTEGER NOT NULL
 );
 CREATE TABLE watchers (
     client INTEGER PRIMARY KEY
@@ -81,15 +85,19 @@ pub(crate) fn check_version(number: i32) -> Result<()> {
 /// How long opening waits for other processes that open the file, or make it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Opens the file, which `file::prepare` has found to be ours or empty. The connection waits for
-/// others by itself until [`stop_waiting`].
-pub(crate) fn connect(path: &Path) -> Result<Connection> {
+/// Opens the file, which `file::prepare` has found to be ours or empty, and says whether the tables
+/// were made just now. The connection waits for others by itself until [`stop_waiting`].
+pub(crate) fn connect(path: &Path) -> Result<(Connection, bool)> {
     let failed = |error| sql(error, path);
     let connection = open_raw(path).map_err(failed)?;
     connection.busy_timeout(PATIENCE).map_err(failed)?;
     // The mark before the version: another process may be making the file, and sets both at once.
+    let mut made = false;
     if pragma(&connection, "application_id").map_err(failed)? != APPLICATION_ID {
-        create(&connection, path)?;
+        made = create(&connection, path)?;
+    }
+    if pragma(&connection, "user_version").map_err(failed)? < VERSION {
+        upgrade(&connection).map_err(failed)?;
     }
     let version = pragma(&connection, "user_version").map_err(failed)?;
     if version != VERSION {
@@ -97,7 +105,11 @@ pub(crate) fn connect(path: &Path) -> Result<Connection> {
     }
     switch_to_log(&connection, path)?;
     tune(&connection).map_err(failed)?;
-    Ok(connection)
+    // The first look at a table opens the log and its index, and locks the file as long as the
+    // connection lives.
+    let look = connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(()));
+    look.map_err(failed)?;
+    Ok((connection, made))
 }
 
 /// From now on the writer thread waits, and the driver does not.
@@ -120,8 +132,8 @@ pub(crate) fn open_raw(path: &Path) -> rusqlite::Result<Connection> {
 /// Settings that each connection needs.
 ///
 /// `synchronous = NORMAL`: a commit is safe from a crash of the process at once, and from a power
-/// cut after the next checkpoint. That is enough: the boot id voids every hold after a power cut,
-/// so a lost tail cannot revive one, and the ceiling of `sequence.rs` keeps tokens rising.
+/// cut after the next checkpoint. That is enough: after a power cut nobody holds
+/// anything, so a lost tail cannot revive a hold, and the ceiling of `sequence.rs` keeps tokens rising.
 pub(crate) fn tune(connection: &Connection) -> rusqlite::Result<()> {
     // A short process must not pay for a checkpoint when it goes; see `maintenance.rs`.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -147,12 +159,13 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
 
 /// Makes the tables. The header is written in rollback mode before the log is switched on, so that
 /// the main file says from its first moment whose it is.
-fn create(connection: &Connection, path: &Path) -> Result<()> {
+fn create(connection: &Connection, path: &Path) -> Result<bool> {
     let failed = |error| sql(error, path);
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Exclusive).map_err(failed)?;
     // Another process may have made them while we waited.
-    if pragma(&transaction, "application_id").map_err(failed)? != APPLICATION_ID {
+    let made = pragma(&transaction, "application_id").map_err(failed)? != APPLICATION_ID;
+    if made {
         let tables: i64 = transaction
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
             .map_err(failed)?;
@@ -165,7 +178,20 @@ fn create(connection: &Connection, path: &Path) -> Result<()> {
             ))
             .map_err(failed)?;
     }
-    transaction.commit().map_err(failed)
+    transaction.commit().map_err(failed)?;
+    Ok(made)
+}
+
+/// Adds what version 1 did not have: holds were renewed in the database only.
+fn upgrade(connection: &Connection) -> rusqlite::Result<()> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    if pragma(&transaction, "user_version")? == 1 {
+        transaction.execute_batch(
+            "CREATE TABLE missing (client INTEGER PRIMARY KEY, since INTEGER NOT NULL);
+             PRAGMA user_version = 2;",
+        )?;
+    }
+    transaction.commit()
 }
 
 /// Makes sure that the log is in use before anything else happens. Not only whoever made the tables

@@ -116,7 +116,12 @@ impl Sequence for Above<'_> {
 
 /// The keys of the `meta` table.
 pub(crate) mod key {
+    /// The ids of this boot: see `boot.rs`.
     pub(crate) const BOOT: &str = "boot";
+    /// The boot clock when the ceiling was last raised.
+    pub(crate) const CLOCK: &str = "clock";
+    /// The log that all clients write to: see `log.rs`.
+    pub(crate) const LOG: &str = "log";
     pub(crate) const CEILING: &str = "ceiling";
     pub(crate) const FLOOR: &str = "floor";
     /// The row at which the last search for idle names stopped.

@@ -3,39 +3,54 @@
 //! The kernel drops the lock of `<db>.sessions/<client>.lock` when its process ends, in whatever
 //! way. Whoever finds a name taken tries the lock of its holder: success means that the holder is
 //! dead, and its claims end without waiting for their leases.
+//!
+//! The file says which process it is and which log that process writes to (see `log.rs`), and may
+//! have renewals in it (see `beats.rs`).
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use clinch_core::{ClientId, ClientInfo, Result};
+use clinch_core::{BootTime, ClientId, ClientInfo, RequestId, Result};
 
+use crate::beats::{self, Beats};
 use crate::error::io as io_error;
+use crate::file::{FileId, beside};
+use crate::folder;
 
 /// This store's session, and the view on those of others.
 #[derive(Debug)]
 pub(crate) struct Sessions {
+    db: PathBuf,
     folder: PathBuf,
     me: ClientInfo,
-    /// The locked files: more than one after somebody removed the first, which stays locked for
-    /// those who have it open.
+    /// The log that this client writes to.
+    log: FileId,
+    /// The locked files, the last one at its path: more than one after somebody removed the first,
+    /// which stays locked for those who have it open.
     locked: Vec<File>,
+    beats: Beats,
+    /// Whether everybody who can write the database can read this session's file.
+    readable: bool,
+    /// Whether the database says that the file is there: see `dead.rs`.
+    pub(crate) announced: bool,
 }
 
 impl Sessions {
     /// Makes and locks this client's file.
-    pub(crate) fn start(db: &Path, me: &ClientInfo) -> Result<Self> {
-        let mut folder = db.as_os_str().to_owned();
-        folder.push(".sessions");
+    pub(crate) fn start(db: &Path, me: &ClientInfo, log: FileId) -> Result<Self> {
         let mut sessions = Self {
-            folder: PathBuf::from(folder),
+            db: db.to_owned(),
+            folder: beside(db, ".sessions"),
             me: me.clone(),
+            log,
             locked: Vec::new(),
+            beats: Beats::default(),
+            readable: false,
+            announced: true,
         };
-        sessions
-            .lock()
-            .map_err(|error| io_error(error, &sessions.folder, "cannot keep a session"))?;
+        sessions.make()?;
         Ok(sessions)
     }
 
@@ -44,24 +59,39 @@ impl Sessions {
         &self.folder
     }
 
-    fn lock(&mut self) -> io::Result<()> {
-        match fs::DirBuilder::new().mode(0o700).create(&self.folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
+    /// Makes the file under another name and locks it before it gets its own: nobody ever finds it
+    /// unlocked while this client lives.
+    fn make(&mut self) -> Result<()> {
+        folder::prepare(&self.folder, &self.db)?;
+        let made = self.make_locked();
+        made.map_err(|error| io_error(error, &self.folder, "cannot keep a session"))
+    }
+
+    fn make_locked(&mut self) -> io::Result<()> {
         let path = lock_file(&self.folder, self.me.id);
+        let draft = path.with_extension("new");
         loop {
             let file = OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create(true)
-                .truncate(false)
+                .truncate(true)
                 .mode(0o600)
-                .open(&path)?;
+                .open(&draft)?;
             // Waits only for a sweeper that tries the lock at this very moment.
             file.lock()?;
-            // The sweeper may have taken the file for a dead one and removed it.
-            if file.metadata()?.nlink() > 0 {
+            self.readable = share(&file, &self.db)?;
+            write_about(&file, self.me.pid, self.log)?;
+            if !self.beats.is_empty() {
+                self.beats.write(&file)?;
+            }
+            match fs::rename(&draft, &path) {
+                Ok(()) => {}
+                // A sweeper has taken the draft for that of a dead client.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            }
+            if file_id(&file)? == FileId::of(&path)? {
                 self.locked.push(file);
                 return Ok(());
             }
@@ -70,16 +100,80 @@ impl Sessions {
 
     /// Makes the file again if somebody has removed it: else others would take us for dead.
     pub(crate) fn keep(&mut self) {
-        if self.locked.is_empty() {
-            // The session has ended.
+        if self.locked.is_empty() || self.is_in_place() {
+            // The session has ended, or is as it should be.
             return;
         }
+        tracing::warn!(folder = %self.folder.display(), "the session file was removed; making it again");
+        // Not before the database says so again may others rely on its content.
+        self.announced = false;
+        if let Err(error) = self.make() {
+            tracing::warn!(%error, "cannot make the session file again");
+        }
+    }
+
+    fn is_in_place(&self) -> bool {
+        let ours = self.locked.last().map(file_id);
         let path = lock_file(&self.folder, self.me.id);
-        if fs::symlink_metadata(path).is_err() {
-            tracing::warn!(folder = %self.folder.display(), "the session file was removed; making it again");
-            if let Err(error) = self.lock() {
-                tracing::warn!(%error, "cannot make the session file again");
+        matches!((ours, FileId::of(&path)), (Some(Ok(ours)), Ok(there)) if ours == there)
+    }
+
+    /// Says which log this client writes to from now on.
+    pub(crate) fn set_log(&mut self, log: FileId) -> io::Result<()> {
+        self.log = log;
+        match self.locked.last() {
+            Some(file) => write_about(file, self.me.pid, log),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether renewals can be told through the session file.
+    pub(crate) fn can_beat(&self) -> bool {
+        self.readable && self.announced && !self.locked.is_empty()
+    }
+
+    /// Tells others of renewals; `false` if they may not see it.
+    pub(crate) fn beat(&mut self, renewed: &[(RequestId, BootTime)], now: BootTime) -> bool {
+        if !self.can_beat() || !self.beats.add(renewed, now) {
+            return false;
+        }
+        let Some(file) = self.locked.last() else {
+            return false;
+        };
+        if let Err(error) = self.beats.write(file) {
+            tracing::warn!(%error, "cannot write to the session file");
+            return false;
+        }
+        // After the write: a file that is removed later is missed by whoever looks for it.
+        self.is_in_place()
+    }
+
+    /// Until when this client's claim was renewed through its session file.
+    pub(crate) fn own_beat(&self, request: RequestId) -> Option<BootTime> {
+        self.beats.until(request)
+    }
+
+    /// Until when a claim of any client was renewed through its session file.
+    pub(crate) fn beat_of(&self, client: ClientId, request: RequestId) -> Beat {
+        if client == self.me.id {
+            return self.own_beat(request).map_or(Beat::Never, Beat::Until);
+        }
+        let path = lock_file(&self.folder, client);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Beat::Missing,
+            // A file that never had a table is too short for one, and that can be seen.
+            Err(_) => {
+                return match fs::symlink_metadata(&path) {
+                    Ok(meta) if meta.len() <= beats::START => Beat::Never,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Beat::Missing,
+                    _ => Beat::Unreadable,
+                };
             }
+        };
+        match Beats::read(&file) {
+            Ok(Some(beats)) => beats.until(request).map_or(Beat::Never, Beat::Until),
+            Ok(None) | Err(_) => Beat::Unreadable,
         }
     }
 
@@ -108,23 +202,26 @@ impl Sessions {
         let _ = fs::remove_file(lock_file(&self.folder, client));
     }
 
-    /// The session files that nobody locks any more, held so that none comes to life meanwhile.
+    /// The session files that nobody locks any more, held until the caller has written them down.
     pub(crate) fn stale(&self) -> io::Result<Vec<(ClientId, File)>> {
         let mut stale = Vec::new();
-        for file in fs::read_dir(&self.folder)? {
-            let file = file?.path();
-            let is_lock = file.extension().is_some_and(|ext| ext == "lock");
-            let id = file
-                .file_stem()
-                .and_then(|stem| stem.to_str()?.parse().ok());
-            if let (true, Some(id)) = (is_lock, id)
-                && id != self.me.id
-                && let Probe::Unlocked(held) = probe(&file)
+        for (path, id) in list(&self.folder, "lock")? {
+            if id != self.me.id
+                && let Probe::Unlocked(held) = probe(&path)
             {
                 stale.push((id, held));
             }
         }
         Ok(stale)
+    }
+
+    /// Removes what clients left that died while they made their session file.
+    pub(crate) fn sweep_drafts(&self) {
+        for (path, _) in list(&self.folder, "new").unwrap_or_default() {
+            if let Probe::Unlocked(_held) = probe(&path) {
+                let _ = fs::remove_file(path);
+            }
+        }
     }
 
     /// Removes the file of a client that has been written down as dead. Not before that is
@@ -160,6 +257,96 @@ pub(crate) enum Life {
     Dead,
     /// There is no file: found dead before, or removed by mistake. See [`crate::dead`].
     Unknown,
+}
+
+/// What a session file says of one claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beat {
+    /// It was renewed there, until this moment.
+    Until(BootTime),
+    /// It was not renewed there.
+    Never,
+    /// There is no file: what it said is lost.
+    Missing,
+    /// There is something that this process cannot read.
+    Unreadable,
+}
+
+/// Running clients whose session says that they write to another log than this one, by process id.
+pub(crate) fn strangers(folder: &Path, log: FileId, me: Option<ClientId>) -> Vec<u64> {
+    let mut pids = Vec::new();
+    for (path, id) in list(folder, "lock").unwrap_or_default() {
+        if Some(id) != me
+            && let Ok(file) = File::open(&path)
+            && let Some((pid, theirs)) = read_about(&file)
+            && theirs != log
+            && matches!(probe(&path), Probe::Locked)
+        {
+            pids.push(pid);
+        }
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+/// The files of a folder with this ending, and whose they are.
+fn list(folder: &Path, end: &str) -> io::Result<Vec<(PathBuf, ClientId)>> {
+    let mut found = Vec::new();
+    for file in fs::read_dir(folder)? {
+        let file = file?.path();
+        let fits = file.extension().is_some_and(|ext| ext == end);
+        let id = file
+            .file_stem()
+            .and_then(|stem| stem.to_str()?.parse().ok());
+        if let (true, Some(id)) = (fits, id) {
+            found.push((file, id));
+        }
+    }
+    Ok(found)
+}
+
+/// The first bytes of a session file.
+const MARK: u64 = u64::from_le_bytes(*b"clinch-2");
+
+/// Says whose file this is and which log its process writes to.
+fn write_about(file: &File, pid: u32, log: FileId) -> io::Result<()> {
+    let numbers = [MARK, pid.into(), log.device, log.inode];
+    let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+    file.write_all_at(&bytes, 0)
+}
+
+fn read_about(file: &File) -> Option<(u64, FileId)> {
+    let mut bytes = [0; 32];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    let number = |at: usize| -> Option<u64> {
+        Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+    };
+    let log = FileId {
+        device: number(16)?,
+        inode: number(24)?,
+    };
+    (number(0)? == MARK).then_some((number(8)?, log))
+}
+
+/// Lets those read the file who can write the database; `false` if some of them may not be able to.
+fn share(file: &File, db: &Path) -> io::Result<bool> {
+    let db = fs::metadata(db)?;
+    if rustix::process::geteuid().is_root() && db.uid() != 0 {
+        use rustix::fs::{Gid, Uid, fchown};
+        let (user, group) = (Uid::from_raw(db.uid()), Gid::from_raw(db.gid()));
+        // Without the right to do so, the rest of this function sees that it was not done.
+        let _ = fchown(file, Some(user), Some(group));
+    }
+    let (group, others) = (db.mode() & 0o020 != 0, db.mode() & 0o002 != 0);
+    let mode = 0o600 | if group { 0o040 } else { 0 } | if others { 0o044 } else { 0 };
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    let own = file.metadata()?;
+    Ok(others || (own.uid() == db.uid() || db.uid() == 0) && (!group || own.gid() == db.gid()))
+}
+
+fn file_id(file: &File) -> io::Result<FileId> {
+    file.metadata().map(|meta| FileId::from(&meta))
 }
 
 #[derive(Debug)]

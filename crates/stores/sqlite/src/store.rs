@@ -1,5 +1,6 @@
 //! The embedded store.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::events::Feed;
 use crate::floor::PairFloor;
 use crate::rows::NameRow;
 use crate::sequence::{Micros, wall};
-use crate::steps::{end_own, run_claim, run_renewal, view};
+use crate::steps::{end_own, run_claim, view};
 use crate::tx::Tx;
 use crate::wakes::Bells;
 use crate::writer::{Route, Writer};
@@ -52,6 +53,7 @@ pub struct SqliteStore {
     info: StoreInfo,
     me: ClientId,
     pid: u32,
+    path: PathBuf,
     writer: Arc<Writer>,
     deaths: Arc<Deaths>,
 }
@@ -92,9 +94,30 @@ impl SqliteStore {
             info: Self::describe(),
             me: client.id,
             pid: client.pid,
+            path: core.path.clone(),
             writer: Arc::new(Writer::new(core, busy, bells.clone())),
             deaths: Arc::new(Deaths::new(bells)),
         })
+    }
+
+    /// The absolute path of the file.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// # use clinch_core::Clinch;
+    /// # let folder = std::env::temp_dir().join(format!("clinch-doc-path-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder).unwrap();
+    /// # let file = folder.join("locks.db");
+    /// # let url = format!("sqlite:{}", file.display()).parse()?;
+    /// use clinch_sqlite::SqliteStore;
+    /// let store = SqliteStore::open(&url, Clinch::context("app")?)?;
+    /// assert!(store.path().is_absolute());
+    /// # drop(store);
+    /// # let _ = std::fs::remove_dir_all(&folder);
+    /// # Ok(()) }
+    /// ```
+    pub fn path(&self) -> PathBuf {
+        self.path.clone()
     }
 
     /// What this store is, without opening it.
@@ -112,11 +135,14 @@ impl SqliteStore {
             guarantees: Guarantees {
                 scope: "processes of one machine that can write the file",
                 exclusion: "while the file is kept: each grant is a committed transaction; a \
-                            deleted file loses its holds, which their next renewal reports",
+                            deleted file loses its holds, which their next renewal reports; \
+                            where the log alone is removed, nothing is granted until its users \
+                            have ended",
                 token_order: "across clients, crashes, reboots, power cuts and clock steps; after \
                               the file was deleted, as long as the wall clock has not gone back",
                 liveness: "a dead process's locks are free at once, after its lock-delay; a \
-                           stopped one's after its lease and lock-delay",
+                           stopped one's after its lease and lock-delay, but nothing is granted \
+                           while a process is stopped in the middle of a transaction (holds stay)",
                 clock: "CLOCK_BOOTTIME of the machine; a reboot ends every hold",
             },
             limits: Limits {
@@ -160,9 +186,7 @@ impl Store for SqliteStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
-        let renewals = renewals.to_vec();
-        let step = move |tx: &mut Tx<'_>| renewals.iter().map(|one| run_renewal(tx, one)).collect();
-        self.writer.call(Route::Thread, step).await
+        self.writer.renew(renewals).await
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
@@ -261,7 +285,7 @@ impl Store for SqliteStore {
     }
 
     async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let path = self.writer.with_core(|core| core.path.clone());
+        let path = self.path();
         let floor = PairFloor::open(&path, self.me)?;
         Ok(Some(Box::new(floor)))
     }
@@ -279,6 +303,12 @@ impl Store for SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
+        if self.writer.is_forked() {
+            // The session, the connection and the locks are those of the parent: nothing of them may
+            // be closed here, so they stay until this process ends.
+            std::mem::forget(self.writer.clone());
+            return;
+        }
         let me = self.me;
         // Best effort: if another process is busy now, the writer thread ends the claims, and the
         // lock of the session file goes with the process in any case.

@@ -12,6 +12,10 @@ use clinch_core::store::{
 };
 use clinch_core::{Clock, ErrorKind, Identity, ManualClock, Name, OwnerId};
 
+mod beside;
+mod boots;
+mod sessions;
+
 use crate::SqliteStore;
 use crate::maintenance;
 use crate::writer::Route;
@@ -61,11 +65,20 @@ impl Machine {
         )
     }
 
-    /// What a machine that was switched off leaves: another boot id, and a clock that starts anew.
+    /// What a machine that was switched off leaves: another boot id, a clock that starts anew, and
+    /// nobody who holds the lock of a session file.
     fn reboot(&self) {
+        let later = Clock::boot().now() + Duration::from_secs(3600);
         let db = rusqlite::Connection::open(self.db()).unwrap();
-        db.execute("UPDATE meta SET value = 'before' WHERE key = 'boot'", [])
+        let sql =
+            "INSERT OR REPLACE INTO meta (key, value) VALUES ('boot', 'before'), ('clock', ?1)";
+        db.execute(sql, [i64::try_from(later.as_nanos()).unwrap()])
             .unwrap();
+        fs::remove_dir_all(self.sessions()).unwrap();
+    }
+
+    fn sessions(&self) -> PathBuf {
+        self.folder.join("locks.db.sessions")
     }
 
     /// Changes the file behind the store's back.

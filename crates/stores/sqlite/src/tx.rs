@@ -1,5 +1,6 @@
 //! One transaction: the steps of several operations, and what others are to be told of them.
 
+use std::fs::File;
 use std::path::Path;
 
 use clinch_core::machine::{NameState, Outcome, Woken};
@@ -11,6 +12,7 @@ use crate::cache::Cache;
 use crate::dead;
 use crate::error::Step;
 use crate::mine::Mine;
+use crate::renewals;
 use crate::rows::NameRow;
 use crate::sequence::{self, Numbers, key};
 use crate::session::{Life, Sessions};
@@ -40,6 +42,8 @@ pub(crate) struct News {
     pub(crate) events: Vec<Event>,
     /// Clients that were found dead: their session files go after the commit.
     pub(crate) died: Vec<ClientId>,
+    /// Files of clients that were found dead, kept so that nobody else removes them before the commit.
+    pub(crate) held: Vec<File>,
     /// Clients that watch events: filled in when the events are written.
     pub(crate) watchers: Vec<ClientId>,
 }
@@ -84,9 +88,12 @@ impl Tx<'_> {
             true => sequence::number(self.db, key::FLOOR)?,
             false => 0,
         };
+        // Before what others have told is read: see `beats.rs`.
+        let now = self.clock.now();
+        renewals::take_up(&mut row.state, now, self.db, self.sessions)?;
         let mut scope = Scope {
             state: &mut row.state,
-            now: self.clock.now(),
+            now,
             out: Outcome::default(),
             numbers: self.numbers,
             floor,

@@ -6,18 +6,20 @@
 //! caller's thread: if another process is in a transaction, the queue passes to the writer thread,
 //! which waits for its turn.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use clinch_core::store::{RenewReply, Renewal};
 use clinch_core::{ClientId, Clock, Result};
 use tokio::sync::oneshot;
 
 use crate::core::{Core, Counters, Done, Jobs, NotBegun};
-use crate::error::{Step, closed, vanished};
+use crate::error::{Step, closed, forked, vanished};
 use crate::events;
 use crate::maintenance;
 use crate::queue::{Queue, Yield};
+use crate::renewals::Renewals;
 use crate::tx::Tx;
 use crate::wakes::Bells;
 
@@ -45,6 +47,8 @@ pub(crate) struct Writer {
     busy: Duration,
     counters: Arc<Counters>,
     bells: Arc<Bells>,
+    /// The process that opened the store: a child that was forked from it may not touch it.
+    process: AtomicU32,
 }
 
 impl Writer {
@@ -57,7 +61,19 @@ impl Writer {
             thread_runs: AtomicBool::new(false),
             busy,
             bells,
+            process: AtomicU32::new(std::process::id()),
         }
+    }
+
+    /// Whether this process was forked from the one that opened the store. To be asked before any
+    /// lock is taken: a thread that the fork has not copied may hold it for ever.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process.load(Ordering::Relaxed) != std::process::id()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pretend_fork(&self) {
+        self.process.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn bells(&self) -> &Arc<Bells> {
@@ -100,10 +116,25 @@ impl Writer {
         &self,
         step: impl FnMut(&mut Tx<'_>) -> Step<T> + Send + 'static,
     ) -> Result<oneshot::Receiver<Result<T>>> {
-        let mut queue = self.queue();
+        Ok(self.open_queue()?.add(step))
+    }
+
+    /// Extends holds: in a transaction, or without one if another process keeps the writer's lock.
+    pub(crate) async fn renew(self: &Arc<Self>, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
+        let (job, answer) = Renewals::new(renewals);
+        self.open_queue()?.jobs.push_back(Box::new(job));
+        self.wake_thread();
+        answer.await.unwrap_or_else(|_| Err(vanished()))
+    }
+
+    fn open_queue(&self) -> Result<MutexGuard<'_, Queue>> {
+        if self.is_forked() {
+            return Err(forked());
+        }
+        let queue = self.queue();
         match queue.closed {
             true => Err(closed()),
-            false => Ok(queue.add(step)),
+            false => Ok(queue),
         }
     }
 
@@ -216,6 +247,9 @@ impl Writer {
         self: &Arc<Self>,
         last: impl FnMut(&mut Tx<'_>) -> Step<()> + Send + 'static,
     ) -> Option<oneshot::Receiver<Result<()>>> {
+        if self.is_forked() {
+            return None;
+        }
         let answer = {
             let mut queue = self.queue();
             if queue.closed {
@@ -316,7 +350,7 @@ impl Writer {
                     (since, pause) = (clock.now(), Duration::from_micros(50));
                 }
                 Err(NotBegun::Busy) if clock.now().since(since) < self.busy => {
-                    drop(core);
+                    self.run_beside(core, clock.now().since(since));
                     std::thread::sleep(jitter(pause, clock.now().as_nanos()));
                     pause = (pause * 2).min(Duration::from_millis(4));
                 }
@@ -325,6 +359,37 @@ impl Writer {
                     since = clock.now();
                 }
             }
+        }
+    }
+
+    /// Runs what has waited long enough and needs no transaction.
+    fn run_beside(&self, mut core: MutexGuard<'_, Core>, waited: Duration) {
+        let (mut done, mut left) = (Vec::new(), Vec::new());
+        let jobs = {
+            let mut queue = self.queue();
+            let mut jobs = queue.jobs.iter();
+            match jobs.any(|job| job.patience().is_some_and(|most| most <= waited)) {
+                true => std::mem::take(&mut queue.jobs),
+                false => return,
+            }
+        };
+        for mut job in jobs {
+            let tired = job.patience().is_some_and(|most| most <= waited);
+            match tired && job.run_beside(&mut core) {
+                true => done.push(job),
+                false => left.push(job),
+            }
+        }
+        {
+            // In front of those that have come meanwhile.
+            let mut queue = self.queue();
+            for job in left.into_iter().rev() {
+                queue.jobs.push_front(job);
+            }
+        }
+        drop(core);
+        for job in done {
+            job.done(Ok(()));
         }
     }
 }

@@ -351,3 +351,77 @@ async fn the_floor_runs_and_cleans_up() {
         .collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+#[test]
+fn a_folder_of_sessions_that_somebody_else_prepared_is_refused() {
+    type Prepare = fn(&Path);
+    let ways: [(&str, Prepare); 4] = [
+        ("is not a folder", |path| fs::write(path, b"").unwrap()),
+        ("is not a folder", |path| {
+            std::os::unix::fs::symlink(std::env::temp_dir(), path).unwrap();
+        }),
+        ("written by everybody", |path| {
+            fs::create_dir(path).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o757)).unwrap();
+        }),
+        ("belongs to user 65534", |path| {
+            fs::create_dir(path).unwrap();
+            std::os::unix::fs::chown(path, Some(65_534), None).unwrap();
+        }),
+    ];
+    for (fault, prepare) in ways {
+        if fault.contains("belongs") && !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can give a folder away");
+            continue;
+        }
+        let folder = Folder::new();
+        prepare(&folder.0.join("locks.db.sessions"));
+        let error = refused(&folder.db());
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert!(error.to_string().contains(fault), "{error}");
+        assert!(error.advice().is_some());
+    }
+}
+
+#[tokio::test]
+async fn the_doctor_finds_a_folder_of_sessions_that_others_can_write() {
+    let folder = Folder::new();
+    let client = folder.client();
+    let sessions = folder.0.join("locks.db.sessions");
+    fs::set_permissions(sessions, fs::Permissions::from_mode(0o777)).unwrap();
+    let findings = client.store.doctor().await.unwrap();
+    let found = findings.iter().find(|f| f.subject == "sessions").unwrap();
+    assert_eq!(found.severity, Severity::Broken, "{found:?}");
+}
+
+/// Prints the default file, when the test below starts it so.
+#[test]
+fn helper_that_prints_the_default() {
+    if std::env::var_os("CLINCH_TEST_DEFAULT").is_some() {
+        println!("\ndefault {:?}", clinch_sqlite::default_path());
+    }
+}
+
+#[test]
+fn the_default_file_does_not_depend_on_the_environment() {
+    let printed = |home: Option<&str>| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "helper_that_prints_the_default", "--nocapture"])
+            .env("CLINCH_TEST_DEFAULT", "1")
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("HOME");
+        if let Some(home) = home {
+            command.env("HOME", home).env("XDG_STATE_HOME", home);
+        }
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = text.lines().find(|line| line.starts_with("default "));
+        line.unwrap().to_owned()
+    };
+    let without = printed(None);
+    assert_eq!(without, printed(Some("/srv/elsewhere")));
+    if rustix::process::geteuid().is_root() {
+        assert!(without.contains("/var/lib/clinch/locks.db"), "{without}");
+    }
+}

@@ -215,7 +215,7 @@ impl Side {
 
     fn view(&mut self, mut view: LockView) -> String {
         if self.exact {
-            for party in &mut view.holders {
+            for party in view.holders.iter_mut().chain(&mut view.delayed) {
                 let place = party.token.map(|token| self.place(token.seq()));
                 party.token = place.and_then(|place| Token::new(place, 0));
             }

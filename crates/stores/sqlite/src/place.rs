@@ -1,0 +1,158 @@
+//! Places where locks in a file would not exclude.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use clinch_core::{Error, ErrorKind, Result};
+use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
+
+/// What is wrong with the place of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Other kernels may reach the file, and the locks of this one mean nothing to them.
+    FileSystem(&'static str),
+    /// The file alone is mounted: its log and its sessions are in another folder than those of
+    /// whoever uses the file under its own path.
+    MountedFile,
+    /// The file has several names, and a log for each.
+    HardLinks(u64),
+}
+
+impl Fault {
+    pub(crate) fn message(self) -> String {
+        match self {
+            Self::FileSystem(kind) => {
+                format!("it is on {kind}, where locks would not exclude")
+            }
+            Self::MountedFile => "the file alone is mounted there, without the log and the \
+                sessions next to it, so locks would not exclude"
+                .to_owned(),
+            Self::HardLinks(count) => {
+                format!(
+                    "it has {count} names (hard links), and locks would not exclude across them"
+                )
+            }
+        }
+    }
+
+    pub(crate) fn advice(self) -> &'static str {
+        match self {
+            Self::FileSystem(_) => {
+                "give a path on a local disk; for several machines use redis:, mysql:, zookeeper: \
+                 or etcd:. If only one kernel reaches the file, say so with ?fs=accept"
+            }
+            Self::MountedFile => "mount the folder of the file instead",
+            Self::HardLinks(_) => "remove the other names",
+        }
+    }
+}
+
+/// What is wrong with the place of this file, if anything.
+pub(crate) fn examine(path: &Path) -> io::Result<Option<Fault>> {
+    let folder = path.parent().unwrap_or(path);
+    for place in [folder, path] {
+        if let Some(kind) = shared(magic(place)?) {
+            return Ok(Some(Fault::FileSystem(kind)));
+        }
+    }
+    if is_mounted(folder, path)? {
+        return Ok(Some(Fault::MountedFile));
+    }
+    let links = fs::metadata(path)?.nlink();
+    Ok((links > 1).then_some(Fault::HardLinks(links)))
+}
+
+/// Refuses a place where locks would not exclude. What cannot be told is let in.
+pub(crate) fn refuse(path: &Path) -> Result<()> {
+    let Ok(Some(fault)) = examine(path) else {
+        return Ok(());
+    };
+    let text = format!("{}: {}", path.display(), fault.message());
+    Err(Error::new(ErrorKind::Unsupported, text)
+        .with_store("sqlite")
+        .with_advice(fault.advice()))
+}
+
+fn is_mounted(folder: &Path, path: &Path) -> io::Result<bool> {
+    let look = |path: &Path| -> io::Result<Statx> {
+        Ok(statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)?)
+    };
+    let file = look(path)?;
+    if file
+        .stx_attributes_mask
+        .contains(StatxAttributes::MOUNT_ROOT)
+    {
+        return Ok(file.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    }
+    // A kernel that does not mark mount points may still number the mounts.
+    let both = file.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    Ok(both && file.stx_mnt_id != look(folder)?.stx_mnt_id)
+}
+
+/// The number of the file system's kind.
+fn magic(path: &Path) -> io::Result<u32> {
+    let stat = rustix::fs::statfs(path)?;
+    // The field's type differs between architectures; all magic numbers have 32 bits.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "32 bits"
+    )]
+    let magic = stat.f_type as u32;
+    Ok(magic)
+}
+
+/// The name of a file system that more than one kernel may reach; `None` for a local one.
+fn shared(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "NFS",
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
+        0x564c => "NCP",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x00c3_6400 => "CephFS",
+        0x0bd0_0bd0 => "Lustre",
+        0x7375_7245 => "Coda",
+        0x0116_1970 => "GFS2",
+        0x7461_636f => "OCFS2",
+        0x4750_4653 => "GPFS",
+        0x1983_0326 => "BeeGFS",
+        0xaad7_aaea => "PanFS",
+        0x2003_0528 => "OrangeFS",
+        0xbeef_dead => "StorNext",
+        0x6163_6673 => "ACFS",
+        0x0131_11a8 => "IBRIX",
+        0x786f_4256 => "vboxsf",
+        0xbacb_acbc => "vmhgfs",
+        0x7c7c_6673 => "prl_fs",
+        // The kernel cannot tell what is behind these: sshfs, GlusterFS, JuiceFS, s3fs, virtiofs,
+        // folders of a virtual machine's host.
+        0x6573_5546 => "FUSE",
+        0x0102_1997 => "9p",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_told_from_local_ones() {
+        for (magic, name) in [
+            (0x6969, "NFS"),
+            (0xff53_4d42, "SMB"),
+            (0x6573_5546, "FUSE"),
+            (0x0102_1997, "9p"),
+            (0x4750_4653, "GPFS"),
+            (0x786f_4256, "vboxsf"),
+        ] {
+            assert_eq!(shared(magic), Some(name));
+        }
+        // ext4, tmpfs, XFS, Btrfs, overlayfs.
+        for local in [0xef53, 0x0102_1994, 0x5846_5342, 0x9123_683e, 0x794c_7630] {
+            assert_eq!(shared(local), None);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Session files: never unlocked while their client lives, never touched by a child of it.
+
+use std::fs::File;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+
+fn session_of(machine: &Machine, identity: &Identity) -> PathBuf {
+    machine
+        .sessions()
+        .join(format!("{}.lock", identity.info().id))
+}
+
+#[test]
+fn a_session_file_is_locked_whenever_it_is_seen() {
+    let machine = Machine::new();
+    let (store, identity) = machine.open();
+    let (path, end) = (session_of(&machine, &identity), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut seen = 0;
+            while !end.load(Ordering::SeqCst) {
+                if let Ok(file) = File::open(&path) {
+                    assert!(
+                        file.try_lock_shared().is_err(),
+                        "unlocked after {seen} looks"
+                    );
+                    seen += 1;
+                }
+            }
+            seen
+        });
+        for _ in 0..400 {
+            let _ = fs::remove_file(&path);
+            store.writer().with_core(|core| core.sessions.keep());
+            if looking.is_finished() {
+                break;
+            }
+        }
+        end.store(true, Ordering::SeqCst);
+        assert!(looking.join().unwrap() > 0);
+    });
+    assert!(path.exists());
+    drop(store);
+    assert_eq!(fs::read_dir(machine.sessions()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_is_dropped_in_a_forked_child_leaves_the_parents_session() {
+    let machine = Machine::new();
+    let (store, identity) = machine.open();
+    let (other, rival) = machine.open();
+    let mine = claim(&identity, "n");
+    let grant = granted(&store, &mine).await;
+    // No crate of this workspace may fork: it would be unsafe code.
+    store.writer().pretend_fork();
+    assert_eq!(
+        store
+            .claim(&claim(&identity, "m"))
+            .await
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Closed
+    );
+    assert!(store.release(&hold(&mine, &grant)).await.is_err());
+    store.close().await.unwrap();
+    drop(store);
+    assert!(session_of(&machine, &identity).exists());
+    let reply = other.claim(&claim(&rival, "n")).await.unwrap();
+    assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_file_of_the_version_before_is_taken_over() {
+    let machine = Machine::new();
+    let (store, identity) = machine.open();
+    let before = pair(&store, &identity, "n").await;
+    drop(store);
+    let db = rusqlite::Connection::open(machine.db()).unwrap();
+    db.execute_batch("DROP TABLE missing; PRAGMA user_version = 1;")
+        .unwrap();
+    drop(db);
+    let (store, identity) = machine.open();
+    assert!(pair(&store, &identity, "n").await > before);
+}
+
+#[tokio::test]
+async fn a_draft_of_a_dead_client_is_swept_away() {
+    let machine = Machine::new();
+    let (store, identity) = machine.open();
+    let draft = machine.sessions().join("00000000000000ab.new");
+    let name = session_of(&machine, &identity);
+    assert_eq!(
+        name.file_stem().unwrap().len(),
+        draft.file_stem().unwrap().len()
+    );
+    fs::write(&draft, b"").unwrap();
+    reap(&store).await;
+    assert!(!draft.exists());
+}

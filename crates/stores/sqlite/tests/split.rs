@@ -1,0 +1,243 @@
+//! What could split the store: two logs, two boots, two places.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use clinch_core::store::{ClaimReply, RenewReply, Renewal, Store};
+use clinch_core::{Clock, ErrorKind};
+use common::{Client, Folder, hold};
+
+/// How many locks of its own this process has on a file.
+fn own_locks(path: &Path) -> usize {
+    let inode = format!(":{}", fs::metadata(path).unwrap().ino());
+    let pid = std::process::id().to_string();
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    let own = |line: &&str| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        fields[1] == "POSIX" && fields[4] == pid && fields[5].ends_with(&inode)
+    };
+    locks.lines().filter(own).count()
+}
+
+/// Reads the file with plain SQLite, as a backup would, when a test below starts it so.
+#[test]
+fn helper_that_reads() {
+    let Some(path) = std::env::var_os("CLINCH_TEST_READ") else {
+        return;
+    };
+    let db = rusqlite::Connection::open(path).unwrap();
+    db.query_row("SELECT count(*) FROM names", [], |_| Ok(()))
+        .unwrap();
+    db.close().unwrap();
+}
+
+fn helper(name: &str, key: &str, path: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--nocapture"])
+        .env(key, path);
+    command
+}
+
+#[tokio::test]
+async fn every_client_of_a_process_keeps_the_files_lock() {
+    let folder = Folder::new();
+    let first = folder.client();
+    assert!(own_locks(&folder.db()) > 0);
+    let claim = first.mutex("n");
+    first.granted(&claim).await;
+    let log = folder.0.join("locks.db-wal");
+    let inode = fs::metadata(&log).unwrap().ino();
+    for round in 0..3 {
+        let (second, third) = (folder.client(), folder.client());
+        assert!(own_locks(&folder.db()) > 0, "round {round}");
+        drop(second);
+        third.store.close().await.unwrap();
+        assert!(own_locks(&folder.db()) > 0, "round {round}");
+    }
+    // The last one to close would remove the log; plain SQLite sees that it is not the last.
+    let output = helper("helper_that_reads", "CLINCH_TEST_READ", &folder.db())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::metadata(&log).unwrap().ino(), inode);
+    let other = folder.client();
+    other.queued(&other.mutex("n")).await;
+}
+
+#[tokio::test]
+async fn a_log_that_is_removed_is_noticed_before_the_next_grant() {
+    for ends in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
+        let folder = Folder::new();
+        let (holder, idle) = (folder.client(), folder.client());
+        let claim = holder.mutex("n");
+        let grant = holder.granted(&claim).await;
+        idle.store.list("").await.unwrap();
+        for end in ends {
+            fs::remove_file(folder.0.join(format!("locks.db{end}"))).unwrap();
+        }
+        let pid = std::process::id().to_string();
+        // A newcomer cannot know what is held, and says who does.
+        if ends.contains(&"-wal") {
+            let error = Client::open(&folder.db(), Clock::boot()).err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+            assert!(error.to_string().contains(&pid), "{error}");
+        }
+        // Those who were there go no further.
+        let error = idle.store.claim(&idle.mutex("n")).await.unwrap_err();
+        assert!(error.to_string().contains("was removed"), "{error}");
+        let renewal = Renewal {
+            hold: hold(&claim, &grant),
+            lease: claim.lease,
+            value: None,
+        };
+        let renewed = holder.store.renew(&[renewal]).await;
+        assert!(
+            !matches!(renewed.as_deref(), Ok([RenewReply::Held])),
+            "{renewed:?}"
+        );
+        assert!(holder.store.claim(&holder.mutex("else")).await.is_err());
+        // Still nobody, as long as the holder may believe in its lease.
+        if let Ok(early) = Client::open(&folder.db(), Clock::boot()) {
+            let reply = early.store.claim(&early.mutex("n")).await;
+            assert!(!matches!(reply, Ok(ClaimReply::Granted(_))), "{reply:?}");
+        }
+        drop((holder, idle));
+        let next = folder.client();
+        next.store.claim(&next.mutex("n")).await.unwrap();
+    }
+}
+
+/// Tries to take a lock that is held, when a test below starts it so.
+#[tokio::test]
+async fn helper_that_tries() {
+    let Some(path) = std::env::var_os("CLINCH_TEST_TRY") else {
+        return;
+    };
+    let text = match Client::open(path.as_ref(), Clock::boot()) {
+        Ok(client) => {
+            let mut claim = client.mutex("n");
+            claim.queue = false;
+            format!("{:?}", client.store.claim(&claim).await.unwrap())
+        }
+        Err(error) => error.to_string(),
+    };
+    println!("\nanswer {text}");
+}
+
+/// Runs the helper in a mount namespace of its own, after some mounts.
+fn try_among(mounts: &str, path: &Path) -> Option<String> {
+    let program = std::env::current_exe().unwrap();
+    let script = format!(
+        "set -e; {mounts}; echo mounted; exec {} --exact helper_that_tries --nocapture",
+        program.display()
+    );
+    let output: Output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .env("CLINCH_TEST_TRY", path)
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !text.contains("mounted") {
+        eprintln!("skipped: no mounts can be made here: {output:?}");
+        return None;
+    }
+    let answer = text.lines().find_map(|line| line.strip_prefix("answer "));
+    Some(answer.unwrap_or_else(|| panic!("{output:?}")).to_owned())
+}
+
+#[tokio::test]
+async fn a_container_with_another_boot_id_or_none_ends_no_hold() {
+    let folder = Folder::new();
+    let holder = folder.client();
+    let claim = holder.mutex("n");
+    let grant = holder.granted(&claim).await;
+    let id = folder.0.join("boot_id");
+    fs::write(&id, "0b1c2d3e-0000-4000-8000-00000000beef\n").unwrap();
+    let other_id = format!(
+        "mount --bind {} /proc/sys/kernel/random/boot_id",
+        id.display()
+    );
+    let no_id = "mount -t proc -o subset=pid proc /proc";
+    for mounts in [&*other_id, no_id, &*other_id] {
+        if let Some(answer) = try_among(mounts, &folder.db()) {
+            assert!(answer.starts_with("Busy"), "{mounts}: {answer}");
+        }
+        // And back: whoever opens it here again ends nothing either.
+        let again = folder.client();
+        assert!(
+            again
+                .store
+                .check(&claim.name, grant.seq)
+                .await
+                .unwrap()
+                .is_current()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_mounted_alone_is_refused() {
+    let folder = Folder::new();
+    let holder = folder.client();
+    holder.granted(&holder.mutex("n")).await;
+    let other = Folder::new();
+    fs::write(other.db(), b"").unwrap();
+    let mounts = format!(
+        "mount --bind {} {}",
+        folder.db().display(),
+        other.db().display()
+    );
+    if let Some(answer) = try_among(&mounts, &other.db()) {
+        assert!(
+            answer.contains("mounted") && answer.contains("folder"),
+            "{answer}"
+        );
+    }
+    // The whole folder is fine.
+    let mounts = format!("mount --bind {} {}", folder.0.display(), other.0.display());
+    if let Some(answer) = try_among(&mounts, &other.db()) {
+        assert!(answer.starts_with("Busy"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_with_two_names_is_refused_unless_it_is_accepted() {
+    let folder = Folder::new();
+    drop(folder.client());
+    let second = folder.0.join("second.db");
+    fs::hard_link(folder.db(), &second).unwrap();
+    let error = Client::open(&second, Clock::boot()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("hard links"), "{error}");
+    let url = format!("sqlite:{}?fs=accept", second.display());
+    Client::open_url(&url, Clock::boot()).unwrap();
+}
+
+#[tokio::test]
+async fn a_symbolic_link_leads_to_the_same_sessions() {
+    let folder = Folder::new();
+    let elsewhere = Folder::new();
+    let holder = folder.client();
+    holder.granted(&holder.mutex("n")).await;
+    symlink(folder.db(), elsewhere.db()).unwrap();
+    let other = elsewhere.client();
+    assert_eq!(other.store.path(), fs::canonicalize(folder.db()).unwrap());
+    other.queued(&other.mutex("n")).await;
+    drop(holder);
+    other.granted(&other.mutex("n2")).await;
+    assert!(!elsewhere.0.join("locks.db.sessions").exists());
+}

@@ -5,7 +5,6 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -124,14 +123,16 @@ fn a_quick_run_has_every_field_and_leaves_nothing() {
 #[test]
 fn an_interrupted_run_releases_prints_and_says_so() {
     let folder = Folder::new("interrupted");
-    let run = folder
+    let mut run = folder
         .clinch(&["bench", "--only", "renew", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Any moment will do: before the holds, among them, or after.
-    std::thread::sleep(Duration::from_millis(700));
+    // Any moment will do from the first hold on: signals are handled by then.
+    while folder.list() == serde_json::json!([]) {
+        assert!(run.try_wait().unwrap().is_none(), "it has ended");
+    }
     let pid = i32::try_from(run.id()).unwrap();
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

@@ -121,6 +121,7 @@ fn disturbed(lab: &str) {
     let (code, report) = verify(&s, &[&args[..], &["--seed", "3"]].concat());
     assert_eq!(code, 0, "{report:#}");
     assert!(report["faults"].as_u64().unwrap() > 0, "{report:#}");
+    assert!(report["grants"].as_u64().unwrap() > 0, "{report:#}");
 }
 
 #[test]

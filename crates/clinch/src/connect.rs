@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clinch_core::memory::MemoryStore;
 use clinch_core::store::{OpenContext, Store, StoreInfo};
-use clinch_core::{Clinch, Error, HandOver, Result, StoreUrl};
+use clinch_core::{Clinch, Clock, Error, HandOver, Result, StoreUrl};
 
 /// Connects to a store with everything at its default.
 ///
@@ -48,6 +48,7 @@ pub struct Connect {
     namespace: String,
     patience: Option<Duration>,
     hand_over: HandOver,
+    clock: Clock,
 }
 
 impl Connect {
@@ -58,6 +59,7 @@ impl Connect {
             namespace: "clinch".to_owned(),
             patience: None,
             hand_over: HandOver::default(),
+            clock: Clock::boot(),
         }
     }
 
@@ -110,6 +112,23 @@ impl Connect {
         self
     }
 
+    /// The clock that deadlines are read from, for tests: the boot clock unless said. The embedded store
+    /// needs that one, which all processes of a machine share.
+    ///
+    /// ```
+    /// # async fn demo() -> clinch::Result<()> {
+    /// use clinch::{Clock, Connect};
+    /// let slow = Connect::new("memory:").clock(Clock::drifting(-5_000)).open().await?;
+    /// assert!(slow.lock("a").acquire().await?.is_valid());
+    /// # Ok(()) }
+    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// ```
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Connects.
     ///
     /// ```
@@ -144,7 +163,8 @@ impl Connect {
         layer: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
     ) -> Result<Clinch> {
         let url: StoreUrl = self.url.parse()?;
-        let context = Clinch::context(&self.namespace)?;
+        let mut context = Clinch::context(&self.namespace)?;
+        context.clock = self.clock;
         let store = layer(open(&url, context.clone()).await?);
         let mut builder = Clinch::builder(store, context)
             .hand_over(self.hand_over)

@@ -41,6 +41,19 @@ pub mod blocking {
     }
 }
 
+/// What is particular to the embedded store: which file a URL means.
+///
+/// ```
+/// # fn main() -> clinch::Result<()> {
+/// let file = clinch::sqlite::file_of(&"sqlite:locks.db".parse()?)?;
+/// assert!(file.is_absolute()); // jobs with other working directories use other files
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "sqlite")]
+pub mod sqlite {
+    pub use clinch_sqlite::{default_path, file_of};
+}
+
 /// What is particular to MySQL and MariaDB: the tables, and the locks that live in your own tables.
 ///
 /// ```

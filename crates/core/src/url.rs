@@ -99,8 +99,22 @@ impl StoreUrl {
     /// # Ok(()) }
     /// ```
     pub fn take_switch(&mut self, key: &str) -> Result<bool> {
+        self.take_switch_or(key, false)
+    }
+
+    /// The same with another value where there is none.
+    ///
+    /// ```
+    /// # fn main() -> clinch_core::Result<()> {
+    /// let mut url: clinch_core::StoreUrl = "rediss://a?tls=off".parse()?;
+    /// assert!(!url.take_switch_or("tls", true)?);
+    /// assert!(url.take_switch_or("tls", true)?); // taken
+    /// # Ok(()) }
+    /// ```
+    pub fn take_switch_or(&mut self, key: &str, without: bool) -> Result<bool> {
         match self.take(key).as_deref() {
-            None | Some("off" | "no") => Ok(false),
+            None => Ok(without),
+            Some("off" | "no") => Ok(false),
             Some("on" | "yes") => Ok(true),
             Some(other) => {
                 Err(Error::invalid(format!("{key}={other} is not known"))

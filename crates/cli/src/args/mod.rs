@@ -29,8 +29,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// The store, for example sqlite:/var/lib/app/locks.db [default: a file in the user's state
-    /// folder]. Give a URL with a password in CLINCH_STORE: arguments show in the process list
+    /// The store, for example sqlite:/var/lib/app/locks.db [default: one file for each
+    /// user]. Give a URL with a password in CLINCH_STORE: arguments show in the process list
     #[arg(
         long,
         global = true,
@@ -123,10 +123,14 @@ pub(crate) struct RunArgs {
 /// How the child is treated.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct JobArgs {
-    /// When the lock is lost: the time between TERM and KILL for the command's process group; at
-    /// most a third of the lease
+    /// When the lock is lost: the time between TERM and KILL for all that the command has started;
+    /// at most a third of the lease
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration)]
     pub(crate) grace: Duration,
+    /// Let processes that the command has left in the background live on, outside the lock, when it
+    /// has ended by itself
+    #[arg(long)]
+    pub(crate) leave_background: bool,
 }
 
 #[derive(Debug, Args)]

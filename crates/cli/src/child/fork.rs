@@ -7,12 +7,16 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::ptr;
 
 use rustix::process::{Pid, getpid, getppid, set_parent_process_death_signal};
+
+/// The signals that a thread had blocked.
+#[derive(Clone, Copy)]
+pub(super) struct Mask(libc::sigset_t);
 
 /// Forks; the child runs `body`, and ends with it.
 ///
@@ -31,70 +35,64 @@ pub(super) fn fork_into(body: impl FnOnce()) -> io::Result<Pid> {
     }
 }
 
-/// Closes every descriptor but one: a bystander must not keep a file lock or a pipe open.
-pub(super) fn close_all_but(kept: &OwnedFd) {
-    let kept = kept.as_raw_fd().unsigned_abs();
-    let close = |first: u32, last: u32| {
-        // SAFETY: the forked child owns its descriptor table, and uses no other descriptor again.
-        let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-        if done == -1 {
-            // A kernel before 5.9: as many as a process has by default.
-            for fd in first..=last.min(1024) {
-                // SAFETY: as above; a number that is not open is only an error.
-                unsafe { libc::close(fd.cast_signed()) };
-            }
-        }
-    };
-    if let Some(below) = kept.checked_sub(1) {
-        close(0, below);
-    }
-    close(kept + 1, u32::MAX);
-}
-
-/// Lets `before_exec` run in the child of `command` between fork and exec, after the child has been
-/// tied to this process: it dies when the thread that forks it dies.
-///
-/// So the command must be spawned from the main thread.
+/// Prepares `command` to run in a group of its own, with these signals blocked, and tied to the
+/// calling thread: it is killed when that ends. `before_exec` runs last, between fork and exec.
 pub(super) fn tie(
     command: &mut Command,
+    mask: Mask,
     before_exec: impl Fn() -> io::Result<()> + Send + Sync + 'static,
 ) {
     let parent = getpid();
     let hook = move || {
         set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-        // The parent may have died before the line above; then nobody would tell us.
+        // The parent may have died before the line above; then no signal comes.
         if getppid() != Some(parent) {
             return Err(io::Error::from(rustix::io::Errno::SRCH));
         }
-        before_exec()
+        before_exec()?;
+        // SAFETY: the mask was filled in by the kernel; the old one is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask.0, ptr::null_mut()) };
+        Ok(())
     };
     // SAFETY: the hook makes system calls only: no allocation, no lock, nothing of another thread.
     unsafe { command.process_group(0).pre_exec(hook) };
 }
 
-/// Blocks a signal for this thread, or lets it through again.
-pub(super) fn block(signal: i32, blocked: bool) {
-    let how = if blocked {
-        libc::SIG_BLOCK
-    } else {
-        libc::SIG_UNBLOCK
-    };
+/// Blocks a signal for this thread.
+pub(super) fn block(signal: i32) {
     let mut set = MaybeUninit::uninit();
     // SAFETY: `sigemptyset` initialises the set before it is read; the old mask is not asked for.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), signal);
-        libc::pthread_sigmask(how, set.as_ptr(), ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut());
     }
 }
 
-/// Blocks every signal for this thread.
-pub(super) fn block_all() {
-    let mut set = MaybeUninit::uninit();
-    // SAFETY: `sigfillset` initialises the set before it is read; the old mask is not asked for.
+/// Blocks every signal for this thread, and gives what was blocked before.
+pub(super) fn block_all() -> Mask {
+    let (mut set, mut before) = (MaybeUninit::uninit(), MaybeUninit::zeroed());
+    // SAFETY: `sigfillset` initialises the set before it is read; zeroes are a valid mask.
     unsafe {
         libc::sigfillset(set.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+        Mask(before.assume_init())
+    }
+}
+
+/// A descriptor that is readable when a child has changed its state. SIGCHLD must be blocked.
+pub(super) fn child_events() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` initialises the set before it is read; -1 asks for a new descriptor,
+    // which belongs to nobody else.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        match libc::signalfd(-1, set.as_ptr(), flags) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
     }
 }
 

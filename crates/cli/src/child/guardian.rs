@@ -1,181 +1,198 @@
 //! A second process that outlives clinch by a moment, to end the job when clinch cannot.
 //!
-//! `PR_SET_PDEATHSIG` kills the child when clinch dies, and not what the child has started. So a
-//! guardian is forked before there is anything to guard: it holds nothing but the reading end of a
-//! pipe, knows the job's process group and the moment by which it must be gone, and kills the group
-//! when the pipe closes without a word (clinch was killed) or that moment passes (clinch is stopped
-//! or starved). A job that ended in time leaves its background processes alone.
+//! It is forked before there is anything to guard, and starts the command itself: see [`guard`] for
+//! its life. Here is clinch's end. The guardian ends everything that the command has started when
+//! clinch says so, when clinch has gone without a word (it was killed), or when the moment by which
+//! the job must be gone passes (clinch is stopped or starved).
+//!
+//! If the guardian is killed, the kernel kills the command, and clinch, a subreaper too, inherits
+//! and ends the rest.
+//!
+//! [`guard`]: super::guard
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::ffi::OsString;
+use std::io::{self, Read as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use clinch::{BootTime, Clock};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, read, write};
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, setsid, waitpid};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait, waitpid,
+};
+use tokio::sync::mpsc;
 
+use super::family::{self, Process};
 use super::fork;
+use super::guard::guard;
+use super::wire::{self, Order, Report};
 
-/// The group of the job has started: sent by the job itself, before it becomes the command.
-const GROUP: u8 = b'g';
-/// The job must be gone at this time of the boot clock.
-const UNTIL: u8 = b'u';
-/// The job has ended; what it left behind may stay.
-const DONE: u8 = b'd';
-
-/// An order: a letter and a number. Far below `PIPE_BUF`, so it is written and read whole.
-type Order = [u8; 9];
+/// How long to wait for processes that have been killed.
+const AFTER_KILL: Duration = Duration::from_secs(5);
+/// How long to wait between two rounds of KILL.
+const ROUND: Duration = Duration::from_millis(2);
 
 /// clinch's end.
 #[derive(Debug)]
 pub(crate) struct Guardian {
-    /// `None` once it has been let go.
-    orders: Option<OwnedFd>,
+    stream: UnixStream,
+    reports: Option<mpsc::UnboundedReceiver<Report>>,
     pid: Pid,
+    /// As it was when it started; what clinch had for children before is older.
+    seen: Option<Process>,
+    reaped: bool,
 }
 
 impl Guardian {
-    /// Forks the guardian. To be called before the process starts its first thread.
-    pub(crate) fn start() -> io::Result<Self> {
-        let (read_end, orders) = pipe_with(PipeFlags::CLOEXEC)?;
-        let pid = fork::fork_into(|| guard(&read_end))?;
+    /// Forks the guardian of this command. To be called before the process starts its first thread.
+    pub(crate) fn start(argv: &[OsString]) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let (mut ours, mut theirs) = (Some(ours), Some(theirs));
+        let pid = fork::fork_into(|| {
+            // Only clinch itself may hold its end: that it is closed means that clinch has gone.
+            ours = None;
+            if let Some(theirs) = theirs.take() {
+                guard(theirs, argv);
+            }
+        })?;
+        let stream = ours.ok_or(Errno::PIPE)?;
+        let _ = set_child_subreaper(Some(getpid()));
+        // A guardian that hangs must not stop clinch.
+        stream.set_write_timeout(Some(Duration::from_millis(100)))?;
         Ok(Self {
-            orders: Some(orders),
+            stream,
+            reports: None,
             pid,
+            seen: family::look(pid),
+            reaped: false,
         })
     }
 
-    /// An end for the job, which sends its group before it becomes the command.
-    pub(super) fn job_end(&self) -> io::Result<OwnedFd> {
-        match &self.orders {
-            Some(orders) => orders.try_clone(),
-            None => Err(io::Error::other("the guardian has been let go")),
+    /// Begins to listen to it, on a thread of its own.
+    pub(super) fn listen(&mut self) -> io::Result<()> {
+        let mut stream = self.stream.try_clone()?;
+        let (queue, reports) = mpsc::unbounded_channel();
+        std::thread::Builder::new()
+            .name("clinch-reports".into())
+            .stack_size(64 * 1024)
+            .spawn(move || {
+                let (mut buffer, mut piece) = (Vec::new(), [0; 512]);
+                loop {
+                    match stream.read(&mut piece) {
+                        Ok(0) => break,
+                        Ok(n) => buffer.extend_from_slice(piece.get(..n).unwrap_or_default()),
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(_) => break,
+                    }
+                    while let Some(report) = wire::take(&mut buffer) {
+                        let _ = queue.send(report);
+                    }
+                }
+            })?;
+        self.reports = Some(reports);
+        Ok(())
+    }
+
+    /// Its next report; `None` when it has gone. Cancel safe.
+    pub(super) async fn report(&mut self) -> Option<Report> {
+        match &mut self.reports {
+            Some(reports) => reports.recv().await,
+            None => None,
         }
+    }
+
+    /// Starts the command.
+    pub(super) fn launch(&self, env: &[(&str, Option<String>)], lend: bool) {
+        let env = env
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone()));
+        let env = env.collect();
+        self.order(&Order::Start { env, lend });
     }
 
     /// Moves the moment by which the job must be gone.
     pub(super) fn until(&self, moment: BootTime) {
-        self.order(UNTIL, moment.as_nanos());
+        self.order(&Order::Until(moment.as_nanos()));
     }
 
-    /// The job has ended, or never began.
-    pub(super) fn done(&self) {
-        self.order(DONE, 0);
+    /// Sends the job's group a signal.
+    pub(super) fn signal(&self, signal: Signal) {
+        self.pass_on(signal.as_raw());
+    }
+
+    /// Sends the job's group a signal by its number.
+    pub(super) fn pass_on(&self, number: i32) {
+        self.order(&Order::Signal(number));
+    }
+
+    /// Ends everything that the job has started: TERM, then KILL.
+    pub(super) fn end(&self, term_at: BootTime, kill_at: BootTime) {
+        self.order(&Order::End {
+            term_at: term_at.as_nanos(),
+            kill_at: kill_at.as_nanos(),
+        });
+    }
+
+    /// The job has ended; what it left behind may stay.
+    pub(super) fn leave(&self) {
+        self.order(&Order::Leave);
+    }
+
+    fn order(&self, order: &Order) {
+        // That it has gone is seen by its reports.
+        let _ = wire::send(&self.stream, order);
+    }
+
+    /// Kills everything below the guardian without its help: it may hang. `true` when nothing is left.
+    pub(super) fn kill_for_it(&self) -> bool {
+        if !family::visible() {
+            return false;
+        }
+        let sent = family::signal(&family::descendants(self.pid), Signal::KILL);
+        sent.reached == 0
+    }
+
+    /// The guardian was killed, and the command with it: ends what they left to clinch. What clinch
+    /// had for children before is not the job's.
+    pub(super) fn inherit(&mut self, clock: &Clock) {
+        let give_up = clock.now() + AFTER_KILL;
+        while family::visible() && clock.now() < give_up {
+            self.reap();
+            let started = self.seen.map(|guardian| guardian.start);
+            let mut family = family::descendants(getpid());
+            family.retain(|process| Some(process.start) >= started);
+            if family::signal(&family, Signal::KILL).reached == 0 {
+                return;
+            }
+            std::thread::sleep(ROUND);
+        }
+    }
+
+    /// Reaps every child that has ended. As the first process of a container, and as a subreaper,
+    /// clinch inherits children that it has not started.
+    pub(super) fn reap(&mut self) {
+        while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
+            self.reaped |= pid == self.pid;
+        }
     }
 
     /// Lets the guardian end, without waiting for it: there will be no other job.
     pub(super) fn let_go(&mut self) {
-        self.orders = None;
+        let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     /// Lets the guardian end, and waits until it has.
     pub(crate) fn dismiss(mut self) {
         self.let_go();
+        if self.reaped {
+            return;
+        }
+        // If somebody has stopped it.
+        let _ = kill_process(self.pid, Signal::CONT);
         while matches!(
             waitpid(Some(self.pid), WaitOptions::empty()),
             Err(Errno::INTR)
         ) {}
-    }
-
-    fn order(&self, letter: u8, number: u64) {
-        // Without a guardian (the kernel's out-of-memory killer?) the job is as well off as without
-        // this module.
-        if let Some(orders) = &self.orders {
-            let _ = write(orders, &encode(letter, number));
-        }
-    }
-}
-
-/// Tells the guardian the group of the calling process. Safe between fork and exec.
-pub(super) fn announce(orders: &OwnedFd) -> io::Result<()> {
-    let group = u64::from(
-        rustix::process::getpid()
-            .as_raw_nonzero()
-            .get()
-            .unsigned_abs(),
-    );
-    write(orders, &encode(GROUP, group))?;
-    Ok(())
-}
-
-fn encode(letter: u8, number: u64) -> Order {
-    let mut order = [letter; 9];
-    if let Some((_, rest)) = order.split_first_mut() {
-        rest.copy_from_slice(&number.to_ne_bytes());
-    }
-    order
-}
-
-fn decode(order: &Order) -> (u8, u64) {
-    let [letter, number @ ..] = *order;
-    (letter, u64::from_ne_bytes(number))
-}
-
-/// The guardian's whole life.
-fn guard(orders: &OwnedFd) {
-    fork::close_all_but(orders);
-    fork::block_all();
-    // Out of the terminal's and the shell's sight, and not in the way of an unmount.
-    let _ = rustix::thread::set_name(c"clinch-guardian");
-    let _ = setsid();
-    let _ = rustix::process::chdir("/");
-    let clock = Clock::boot();
-    let mut group = None;
-    let mut until = None;
-    loop {
-        let left = match (group, until) {
-            (Some(_), Some(moment)) => Some(BootTime::since(moment, clock.now())),
-            _ => None,
-        };
-        if left == Some(Duration::ZERO) {
-            end(group);
-            until = None;
-            continue;
-        }
-        match next(orders, left) {
-            Ok(Some((GROUP, pid))) => {
-                group = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            }
-            Ok(Some((UNTIL, nanos))) => until = Some(BootTime::from_nanos(nanos)),
-            Ok(Some(_)) => (group, until) = (None, None),
-            Ok(None) => {}
-            Err(_) => return end(group),
-        }
-    }
-}
-
-fn end(group: Option<Pid>) {
-    if let Some(group) = group {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-}
-
-/// The next order; `None` when the time is up first; an error when nobody can give one any more.
-fn next(orders: &OwnedFd, left: Option<Duration>) -> Result<Option<(u8, u64)>, Errno> {
-    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-    let mut fds = [PollFd::new(orders, PollFlags::IN)];
-    match poll(&mut fds, timeout.as_ref()) {
-        Ok(0) | Err(Errno::INTR) => return Ok(None),
-        Ok(_) => {}
-        Err(error) => return Err(error),
-    }
-    let mut order = [0; 9];
-    match read(orders, &mut order) {
-        Ok(9) => Ok(Some(decode(&order))),
-        Err(Errno::INTR) => Ok(None),
-        Ok(_) => Err(Errno::PIPE),
-        Err(error) => Err(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orders_survive_the_pipe() {
-        assert_eq!(decode(&encode(UNTIL, u64::MAX - 7)), (UNTIL, u64::MAX - 7));
     }
 }

@@ -1,17 +1,22 @@
-//! When a job must stop, and how it is stopped: TERM to its group, then KILL before the lease ends.
+//! When a job must stop, and how it is stopped: TERM to all that it has started, then KILL before the
+//! lease ends. What a command leaves in the background when it has ended by itself is stopped, too.
 
 use std::time::Duration;
 
-use clinch::{BootTime, Clock, Guard, Status as Hold};
-use rustix::process::Signal;
+use clinch::{BootTime, Clock, Guard, LostReason, Status as Hold};
 
-use super::job::Job;
-use super::{Supervisor, Task, before};
+use super::Task;
+use super::supervisor::{Supervisor, lost_reason};
+use super::wire::Report;
+use crate::output::complain;
 
 /// How long to wait for processes that have been killed.
 const AFTER_KILL: Duration = Duration::from_secs(5);
-/// How often to look whether the group is empty: the kernel does not tell.
+/// How often to look, and to kill again, when the guardian does not answer.
 const LOOK: Duration = Duration::from_millis(5);
+/// What the command leaves in the background gets this long to end by itself, as the reader of a
+/// pipe does (`exec > >(tee log)` in a script).
+const LINGER: Duration = Duration::from_secs(1);
 
 /// The moments that follow from the lease as it was last known.
 #[derive(Debug)]
@@ -75,41 +80,118 @@ impl Plan {
 }
 
 impl Supervisor {
-    /// Stops the whole group: TERM, and KILL after the grace or before the lease ends.
-    pub(super) async fn stop(&mut self, job: &mut Job, clock: &Clock, plan: &Plan) {
-        let kill_at = plan.kill_at().min(clock.now() + plan.grace);
+    /// Stops everything that the job has started: TERM, and KILL after the grace or before the lease
+    /// ends.
+    pub(super) async fn stop(&mut self, clock: &Clock, plan: &Plan) {
+        let now = clock.now();
+        let kill_at = plan.kill_at().min(now + plan.grace);
         self.guardian.until(kill_at);
-        // Too late for a word: nothing of the job, stopped or not, may run any more.
-        if clock.now() < kill_at {
-            job.signal(Signal::TERM);
-            // A stopped process acts on TERM only when it goes on.
-            job.signal(Signal::CONT);
-            if self.gone_by(job, clock, kill_at).await {
-                return;
-            }
-        }
-        job.signal(Signal::KILL);
-        self.gone_by(job, clock, clock.now() + AFTER_KILL).await;
+        self.guardian.end(now, kill_at);
+        self.gone(clock, kill_at + plan.margin / 2).await;
     }
 
-    /// Waits until the group is empty; `false` when it is not by `deadline`.
-    async fn gone_by(&mut self, job: &mut Job, clock: &Clock, deadline: BootTime) -> bool {
+    /// Waits until nothing of the job is left. Kills it without the guardian's help after `late`.
+    async fn gone(&mut self, clock: &Clock, late: BootTime) {
+        let give_up = late + AFTER_KILL;
+        let mut look = late;
         loop {
-            if job.all_gone() {
-                return true;
-            }
-            let now = clock.now();
-            if now >= deadline {
-                return false;
-            }
             tokio::select! {
                 biased;
-                signal = self.signals.next() => match signal {
-                    libc::SIGCHLD | libc::SIGCONT | libc::SIGTSTP => {}
-                    other => job.pass_on(other),
+                report = self.guardian.report() => match report {
+                    Some(Report::Gone { denied, .. }) => return out_of_reach(denied),
+                    Some(_) => {}
+                    None => return self.guardian.inherit(clock),
                 },
-                () = clock.sleep_until(deadline.min(now + LOOK)) => {}
+                signal = self.signals.next() => match signal {
+                    libc::SIGCHLD => self.guardian.reap(),
+                    libc::SIGCONT | libc::SIGTSTP => {}
+                    other => self.guardian.pass_on(other),
+                },
+                () = clock.sleep_until(look) => {
+                    let now = clock.now();
+                    if self.guardian.kill_for_it() || now >= give_up {
+                        return;
+                    }
+                    look = now + LOOK;
+                }
             }
         }
     }
+
+    /// The command has ended by itself. Ends what it has left in the background, with the lock still
+    /// held; the reason if it is lost meanwhile.
+    pub(super) async fn leftovers(
+        &mut self,
+        guard: &Guard,
+        clock: &Clock,
+        task: &Task<'_>,
+        plan: &mut Plan,
+        alone: bool,
+    ) -> Option<LostReason> {
+        if alone {
+            return None;
+        }
+        if task.leave {
+            self.guardian.leave();
+            return None;
+        }
+        let term_at = clock.now() + LINGER;
+        self.guardian.end(term_at, term_at + plan.grace);
+        let give_up = term_at + plan.grace + AFTER_KILL;
+        loop {
+            tokio::select! {
+                biased;
+                report = self.guardian.report() => match report {
+                    Some(Report::Gone { ended, denied }) => {
+                        if !task.quiet {
+                            say_ended(ended);
+                        }
+                        out_of_reach(denied);
+                        return None;
+                    }
+                    Some(_) => {}
+                    None => {
+                        self.guardian.inherit(clock);
+                        return None;
+                    }
+                },
+                signal = self.signals.next() => self.on_signal(guard, signal),
+                reason = guard.lost() => return Some(reason),
+                () = clock.sleep_until(plan.look_again().min(give_up)) => {
+                    let now = clock.now();
+                    if plan.must_stop(guard, now) {
+                        return Some(lost_reason(guard, task));
+                    }
+                    self.guardian.until(plan.kill_at());
+                    if now >= give_up && self.guardian.kill_for_it() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn say_ended(count: usize) {
+    if count > 0 {
+        let s = if count == 1 { "" } else { "es" };
+        complain(&format!(
+            "clinch: ended {count} process{s} that the command had left in the background"
+        ));
+    }
+}
+
+/// A process that may not be sent a signal goes on. That is worth a line also with --quiet.
+fn out_of_reach(count: usize) {
+    if count > 0 {
+        let s = if count == 1 { "" } else { "es" };
+        complain(&format!(
+            "clinch: {count} process{s} of the command cannot be ended: another user's; still running"
+        ));
+    }
+}
+
+/// A moment `margin` before `span` has passed, counted from `now`.
+fn before(now: BootTime, span: Duration, margin: Duration) -> BootTime {
+    now + span.saturating_sub(margin)
 }

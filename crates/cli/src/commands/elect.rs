@@ -20,7 +20,7 @@ pub(crate) fn main(context: &Context, args: &ElectArgs) -> Outcome {
         }));
     }
     // Forks: it comes before everything that starts a thread.
-    let mut supervisor = Supervisor::start()?;
+    let mut supervisor = Supervisor::start(&args.command)?;
     let outcome = block_on(with_store(context, |clinch| {
         let supervisor = &mut supervisor;
         async move { campaign(context, &clinch, args, supervisor).await }
@@ -52,7 +52,7 @@ async fn campaign(
             Claimed::Interrupted(code) => return Ok(code),
         };
         let told = told(context, clinch, &leader);
-        let task = task(told, &args.command, args.job, &args.hold);
+        let task = task(context, told, &args.command, args.job, &args.hold);
         let ended = supervisor.run(&leader, clinch.clock(), &task).await;
         let resigned = resign(leader).await;
         let reason = match (ended?, resigned) {

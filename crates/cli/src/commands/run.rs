@@ -13,7 +13,7 @@ use crate::output::complain;
 
 pub(crate) fn main(context: &Context, args: &RunArgs) -> Outcome {
     // Forks: it comes before everything that starts a thread.
-    let mut supervisor = Supervisor::start()?;
+    let mut supervisor = Supervisor::start(&args.command)?;
     let outcome = block_on(with_store(context, |clinch| {
         let supervisor = &mut supervisor;
         async move { run(context, &clinch, args, supervisor).await }
@@ -42,7 +42,7 @@ async fn run(
         Claimed::Interrupted(code) => return Ok(code),
     };
     let told = told(context, clinch, &guard);
-    let task = task(told, &args.command, args.job, &args.hold);
+    let task = task(context, told, &args.command, args.job, &args.hold);
     let ended = supervisor.run(&guard, clinch.clock(), &task).await;
     supervisor.last_job_done();
     let released = release(guard).await;
@@ -72,6 +72,7 @@ pub(super) fn told(context: &Context, clinch: &Clinch, guard: &Guard) -> Environ
 
 /// The command with what it is told.
 pub(super) fn task<'a>(
+    context: &Context,
     env: Environment,
     argv: &'a [std::ffi::OsString],
     job: JobArgs,
@@ -83,6 +84,8 @@ pub(super) fn task<'a>(
         grace: job.grace,
         lease: hold.lease.unwrap_or(DEFAULT_LEASE),
         max_hold: hold.max_hold,
+        leave: job.leave_background,
+        quiet: context.quiet || context.json,
     }
 }
 

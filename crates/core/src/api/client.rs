@@ -384,7 +384,10 @@ impl Clinch {
     }
 
     /// Releases everything, fails what waits, and ends the session. Guards that are left are lost
-    /// with [`LostReason::Closed`](crate::LostReason).
+    /// with [`LostReason::Closed`](crate::LostReason). A claim under way is withdrawn, also if its
+    /// future is not polled any more; a guard that comes of it is lost from the start.
+    ///
+    /// In a forked child it does nothing: the session is the parent's.
     ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {

@@ -204,6 +204,9 @@ impl Guard {
 
     /// Gives it up and waits for the store's word: whether it was still held.
     ///
+    /// If the reply to a first try is lost, a repeat that finds it released, expired or forgotten
+    /// means that it was released: it was valid when it was given up.
+    ///
     /// # Cancel safety
     ///
     /// Dropped before it completes, the release goes on in the background. The same holds after an

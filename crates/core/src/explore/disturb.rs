@@ -8,7 +8,7 @@ use super::hook;
 use super::net::{Cut, Flight, Reply, Request, What, broken, refused, request_text};
 use super::run::Run;
 use super::tasks::Kind;
-use crate::store::ClaimReply;
+use crate::store::{ClaimReply, RenewReply};
 
 impl Run {
     /// Disturbs something, if it is time to; `true` when it did.
@@ -32,9 +32,6 @@ impl Run {
             self.jump()
         } else if hits(plan.refusals) {
             hook::refuse(1);
-            for at in 0..self.hands.len() {
-                self.trouble(at);
-            }
             self.lab.note(|| "the next spawn is refused".to_owned());
             self.mark(9_000);
             true
@@ -112,7 +109,7 @@ impl Run {
         true
     }
 
-    fn trouble(&self, client: usize) {
+    pub(super) fn trouble(&self, client: usize) {
         let now = self.hands[client].now();
         self.lab.net.state().clients[client].trouble = Some(now);
     }
@@ -218,6 +215,16 @@ impl Run {
                     (5, answer) => self.lab.net.arrive(client, &request, answer),
                     _ => {}
                 }
+            }
+            // One server of several did not answer.
+            What::Reply(Ok(Reply::Renew(mut replies)), answer) if kind == 0 => {
+                self.lab
+                    .note(|| format!("client{client} is answered: not all is known"));
+                let at = self.below(replies.len());
+                if let Some(reply) = replies.get_mut(at) {
+                    *reply = RenewReply::Unknown;
+                }
+                drop(answer.send(Ok(Reply::Renew(replies))));
             }
             What::Reply(reply, answer) => match kind {
                 0..=2 => {

@@ -22,6 +22,8 @@ struct Hook {
     looks: u32,
     /// How many spawns are refused from now on, as on a machine without threads left.
     refuse: u32,
+    /// Whether one was refused since somebody last looked.
+    refused: bool,
 }
 
 /// More looks at the clock than any step needs.
@@ -39,6 +41,7 @@ where
     let refused = HOOK.with_borrow_mut(|hook| {
         let hook = hook.as_mut()?;
         let refused = hook.refuse > 0;
+        hook.refused |= refused;
         hook.refuse = hook.refuse.saturating_sub(1);
         Some(refused)
     });
@@ -119,6 +122,14 @@ pub(super) fn note(step: String) {
             trace.push(step);
         }
     });
+}
+
+/// Whether a spawn was refused since the last call.
+pub(super) fn take_refused() -> bool {
+    HOOK.with_borrow_mut(|hook| {
+        hook.as_mut()
+            .is_some_and(|hook| std::mem::take(&mut hook.refused))
+    })
 }
 
 pub(super) fn refuse(spawns: u32) {

@@ -158,14 +158,14 @@ impl Lab {
         let sent = sent.unwrap_or(BootTime::from_nanos(0));
         let troubled = |t: BootTime| t >= sent;
         let troubled = net.clients[held.client].trouble.is_some_and(troubled);
-        let troubled = troubled || self.plan.refusals > 0;
         let has_cause = match reason {
             LostReason::Unrenewed => troubled && now >= sent + valid_for(self.plan.lease),
             LostReason::Expired | LostReason::Forgotten => troubled,
             LostReason::Evicted => net.evicted.contains(&held.seq()),
             LostReason::MaxHold => held.max_hold,
             LostReason::Closed => self.sides[held.client].closing.get(),
-            LostReason::Released => false,
+            // Its holder did not release it, and nobody forks here.
+            LostReason::Released | LostReason::Forked => false,
         };
         drop(net);
         if !has_cause {

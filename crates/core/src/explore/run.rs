@@ -196,6 +196,10 @@ impl Run {
             self.lab.note(|| format!("{kind} has ended"));
         }
         self.tasks.adopt();
+        if hook::take_refused() {
+            self.lab.note(|| "a spawn was refused".to_owned());
+            (0..self.hands.len()).for_each(|client| self.trouble(client));
+        }
     }
 
     /// The places of messages that can arrive now.

@@ -60,6 +60,8 @@ async fn act(lab: &Rc<Lab>, me: usize, client: usize) {
             lab.note(|| format!("user{me} has {:?}, token {}", kind.0, lab.token_text(token)));
             if guard.is_valid() {
                 lab.check_token(kind, token);
+            } else {
+                lab.violated(format!("user{me} is given a guard that is not valid"));
             }
             let held = Held {
                 user: me,

@@ -96,13 +96,53 @@ pub struct Clock(Kind);
 #[derive(Clone)]
 enum Kind {
     Boot,
+    Drifting(Drift),
     Manual(Arc<ManualClock>),
+}
+
+/// A clock that is right at one moment, and has a rate in millionths.
+#[derive(Clone, Copy)]
+struct Drift {
+    since: u64,
+    rate: u64,
+}
+
+impl Drift {
+    fn shows(self, nanos: u64) -> BootTime {
+        let past = u128::from(nanos.saturating_sub(self.since)) * u128::from(self.rate) / 1_000_000;
+        let past = u64::try_from(past).unwrap_or(u64::MAX);
+        BootTime(self.since.saturating_add(past))
+    }
+
+    /// When it shows this, rounded up: a sleep must not end before its deadline.
+    fn real(self, deadline: BootTime) -> BootTime {
+        let past = u128::from(deadline.0.saturating_sub(self.since)) * 1_000_000;
+        let past = u64::try_from(past.div_ceil(u128::from(self.rate))).unwrap_or(u64::MAX);
+        BootTime(self.since.saturating_add(past))
+    }
 }
 
 impl Clock {
     /// The machine's `CLOCK_BOOTTIME`.
     pub fn boot() -> Self {
         Self(Kind::Boot)
+    }
+
+    /// The boot clock, from now on too fast by so many millionths, or too slow: for tests of what is
+    /// promised as long as clocks run within 1 % of each other.
+    ///
+    /// ```
+    /// use clinch_core::Clock;
+    /// let (slow, real) = (Clock::drifting(-5_000), Clock::boot());
+    /// let (a, b) = (slow.now(), real.now());
+    /// std::thread::sleep(std::time::Duration::from_millis(10));
+    /// assert!(slow.now().since(a) <= real.now().since(b));
+    /// ```
+    pub fn drifting(millionths: i32) -> Self {
+        Self(Kind::Drifting(Drift {
+            since: boot_nanos(),
+            rate: u64::try_from(1_000_000 + i64::from(millionths).max(-999_999)).unwrap_or(1),
+        }))
     }
 
     /// A clock that stands until it is advanced, and the hand that advances it.
@@ -116,6 +156,7 @@ impl Clock {
     pub fn now(&self) -> BootTime {
         match &self.0 {
             Kind::Boot => BootTime(boot_nanos()),
+            Kind::Drifting(drift) => drift.shows(boot_nanos()),
             Kind::Manual(hand) => hand.now(),
         }
     }
@@ -136,6 +177,7 @@ impl Clock {
     pub fn sleep_until(&self, deadline: BootTime) -> Sleep {
         match &self.0 {
             Kind::Boot => Sleep::new(boot::timers(), deadline),
+            Kind::Drifting(drift) => Sleep::new(boot::timers(), drift.real(deadline)),
             Kind::Manual(hand) => Sleep::new(hand.timers(), deadline),
         }
     }
@@ -150,6 +192,7 @@ impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Kind::Boot => "Clock::boot",
+            Kind::Drifting(_) => "Clock::drifting",
             Kind::Manual(_) => "Clock::manual",
         })
     }

@@ -93,7 +93,7 @@ impl Core {
             txn::get(&self.keys.ended(name)),
         ];
         take.extend(self.put(at));
-        take.extend(self.put_delay(at));
+        take.extend(self.put_delay(at, 0));
         let mut look: Vec<Op> = self.listing(name).into();
         look.push(txn::get(&self.keys.gone(name, request)));
         let otherwise = match at.claim.queue {
@@ -184,7 +184,7 @@ impl Core {
             compare.push(txn::nothing_after(span, mirror.revision));
         }
         let mut success: Vec<Op> = self.put(at).into();
-        success.extend(self.put_delay(at));
+        success.extend(self.put_delay(at, 0));
         success.push(txn::put(
             &self.keys.held(name),
             held(0, &at.claim.owner).bytes(),
@@ -237,8 +237,9 @@ impl Core {
         [txn::put(&at.mine.key, at.mine.record.bytes(), at.lease.id)]
     }
 
-    pub(crate) fn put_delay(&self, at: &Attempt<'_>) -> Option<Op> {
+    /// Puts what stays of the hold with this number; 0 where it gets the number in this transaction.
+    pub(crate) fn put_delay(&self, at: &Attempt<'_>, seq: u64) -> Option<Op> {
         let (key, lease) = (at.mine.delay.as_ref()?, at.lease.companion?);
-        Some(txn::put(key, at.mine.record.bytes(), lease))
+        Some(txn::put(key, at.mine.record.delay_bytes(seq), lease))
     }
 }

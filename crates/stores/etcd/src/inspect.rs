@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use clinch_core::store::{Freshness, LockView, PartyView, Predecessor};
-use clinch_core::{ClientId, Name, OwnerId, Result, Token};
+use clinch_core::store::{Freshness, LockView, PartyView};
+use clinch_core::{ClientId, Name, Result, Token};
 
 use crate::core::Core;
 use crate::error::Trouble;
@@ -88,19 +88,19 @@ impl Core {
         mirror: &Mirror,
         left: &mut HashMap<i64, Duration>,
     ) -> Result<Option<LockView>, Trouble> {
-        if mirror.line.is_empty() {
-            return Ok(None);
-        }
-        let mut delayed = Vec::new();
-        for delay in mirror.running() {
+        let (mut delayed, mut limit) = (Vec::new(), 1);
+        for (_, delay) in mirror.running() {
             let left = self.left(delay.lease, left).await?;
             if !left.is_zero() {
-                delayed.push(delayed_view(delay, mirror.last.as_ref(), left));
+                limit = delay.record.limit;
+                delayed.push(delayed_view(delay, left));
             }
+        }
+        if mirror.line.is_empty() && delayed.is_empty() {
+            return Ok(None);
         }
         let holders = mirror.holders();
         let (mut held, mut waiting) = (Vec::new(), Vec::new());
-        let mut limit = 1;
         for (place, (seq, party)) in mirror.line.iter().enumerate() {
             let lease_left = self.left(party.lease, left).await?;
             limit = party.record.as_ref().map_or(1, |record| record.limit);
@@ -142,33 +142,47 @@ impl Core {
 }
 
 fn view(party: &Party, token: Option<Token>, left: Duration) -> PartyView {
-    let record = party.record.as_ref();
-    PartyView {
-        owner: party.owner(),
-        client: record.map_or(ClientId::from_u64(0), Record::client),
-        host: record.map(|r| r.host.clone()).unwrap_or_default(),
-        pid: record.map_or(0, |r| r.pid),
-        label: record.and_then(Record::told_label),
-        value: record.and_then(Record::published),
-        units: record.map_or(1, |r| r.units),
-        token,
-        age: record.map(Record::age).unwrap_or_default(),
-        lease_left: record.map_or(left, |r| left.min(r.lease())),
+    match &party.record {
+        Some(record) => PartyView {
+            age: record.age(),
+            lease_left: left.min(record.lease()),
+            ..record_view(record, token)
+        },
+        None => PartyView {
+            owner: party.owner(),
+            client: ClientId::from_u64(0),
+            host: String::new(),
+            pid: 0,
+            label: None,
+            value: None,
+            units: 1,
+            token,
+            age: Duration::default(),
+            lease_left: left,
+        },
     }
 }
 
-/// A delay's key does not say whose it is: it is that of the last hold that ended.
-fn delayed_view(delay: &Delay, ended: Option<&Predecessor>, left: Duration) -> PartyView {
+/// Who it is; the times are not known.
+fn record_view(record: &Record, token: Option<Token>) -> PartyView {
     PartyView {
-        owner: ended.map_or_else(|| OwnerId::new(""), |last| last.owner.clone()),
-        client: ClientId::from_u64(0),
-        host: String::new(),
-        pid: 0,
-        label: None,
-        value: None,
-        units: delay.place.units,
-        token: ended.and_then(|last| Token::new(last.seq, 0)),
+        owner: record.owner(),
+        client: record.client(),
+        host: record.host.clone(),
+        pid: record.pid,
+        label: record.told_label(),
+        value: record.published(),
+        units: record.units,
+        token,
         age: Duration::MAX,
+        lease_left: Duration::MAX,
+    }
+}
+
+fn delayed_view(delay: &Delay, left: Duration) -> PartyView {
+    // etcd does not say when its hold has ended.
+    PartyView {
         lease_left: left,
+        ..record_view(&delay.record, Token::new(delay.seq, 0))
     }
 }

@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::error::Trouble;
 use crate::keys::Seat;
 use crate::lease::seconds;
-use crate::mirror::{Party, Standing};
+use crate::mirror::{Delay, Party, Standing};
 use crate::ours::Mine;
 use crate::record::Word;
 use crate::txn;
@@ -162,20 +162,41 @@ impl Core {
 
     pub(crate) async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
         let mirror = self.list(name).await.map_err(Trouble::of_a_read)?;
-        let mut seqs = Vec::new();
-        for (victim, party) in mirror.line.iter().take(mirror.holders()) {
-            if seq.is_some_and(|seq| seq != *victim) {
+        let mut evicted = Evicted::default();
+        let meant = |victim: u64| seq.is_none_or(|seq| seq == victim);
+        let holders = mirror.holders();
+        for (victim, party) in mirror.line.iter().take(holders) {
+            if !meant(*victim) {
                 continue;
             }
             let delay = party.seat.filter(|seat| mirror.delays.contains_key(seat));
             if self.evict_one(name, *victim, party, delay).await? {
-                seqs.push(*victim);
+                evicted.seqs.push(*victim);
             }
         }
-        Ok(Evicted {
-            seqs,
-            ..Evicted::default()
-        })
+        if seq.is_some() || holders == 0 {
+            for (seat, delay) in mirror.running().filter(|(_, delay)| meant(delay.seq)) {
+                if self.end_delay(name, seat, delay).await? {
+                    evicted.delays.push(delay.seq);
+                }
+            }
+        }
+        Ok(evicted)
+    }
+
+    /// Ends a lock-delay, unless something has come to its seat since.
+    async fn end_delay(&self, name: &Name, seat: Seat, delay: &Delay) -> Result<bool, Trouble> {
+        let limit = delay.record.limit;
+        let key = self.keys.delay(name, limit, seat);
+        let txn = TxnRequest {
+            compare: vec![
+                txn::changed(&key, delay.put),
+                txn::absent(&self.keys.claim(name, limit, seat)),
+            ],
+            success: vec![txn::delete(&key)],
+            failure: Vec::new(),
+        };
+        Ok(txn::run(&self.session, txn).await?.succeeded)
     }
 
     async fn evict_one(
@@ -199,7 +220,7 @@ impl Core {
             // From now on exactly its length: the victim extends the lease that it hangs on.
             let (lease, ..) = self.leases.grant(seconds(record.delay())).await?;
             let key = self.keys.delay(name, record.limit, seat);
-            success.push(txn::put(&key, record.bytes(), lease));
+            success.push(txn::put(&key, record.delay_bytes(seq), lease));
         }
         let txn = TxnRequest {
             compare: vec![txn::created(&party.key, seq)],
@@ -242,13 +263,13 @@ impl Core {
             txn::run(&self.session, txn).await?;
         }
         if let (true, Some(key), Some(lease)) = (stuck, &mine.delay, &mine.lease)
-            && let Some(companion) = lease.companion
+            && let (Some(companion), Some(seq)) = (lease.companion, mine.seq)
         {
             // The delay begins with the loss; the lease that it hangs on may live on with others.
             let (delay, ..) = self.leases.grant(seconds(mine.record.delay())).await?;
             let txn = TxnRequest {
                 compare: vec![txn::on_lease(key, companion)],
-                success: vec![txn::put(key, mine.record.bytes(), delay)],
+                success: vec![txn::put(key, mine.record.delay_bytes(seq), delay)],
                 failure: Vec::new(),
             };
             txn::run(&self.session, txn).await?;

@@ -41,8 +41,19 @@ impl Party {
 /// What stays of a claim with a lock-delay.
 #[derive(Debug, Clone)]
 pub(crate) struct Delay {
-    pub(crate) place: Place,
+    /// Whose it is.
+    pub(crate) record: Record,
+    /// The number of the hold.
+    pub(crate) seq: u64,
     pub(crate) lease: i64,
+    /// When it was put last.
+    pub(crate) put: i64,
+}
+
+impl Delay {
+    fn place(&self) -> Place {
+        self.record.place()
+    }
 }
 
 /// How a claim stands.
@@ -93,20 +104,25 @@ impl Mirror {
     pub(crate) fn delay(&mut self, seat: Seat, kv: &KeyValue) {
         if let Some(record) = Record::read(&kv.value) {
             let delay = Delay {
-                place: record.place(),
+                seq: match record.seq {
+                    0 => revision(kv.mod_revision),
+                    seq => seq,
+                },
+                record,
                 lease: kv.lease,
+                put: kv.mod_revision,
             };
             self.delays.insert(seat, delay);
         }
     }
 
     /// The delays that run: of claims that are in the line no more.
-    pub(crate) fn running(&self) -> impl Iterator<Item = &Delay> {
+    pub(crate) fn running(&self) -> impl Iterator<Item = (Seat, &Delay)> {
         let live = |seat| self.line.values().any(|party| party.seat == Some(seat));
         self.delays
             .iter()
             .filter(move |(seat, _)| !live(**seat))
-            .map(|(_, delay)| delay)
+            .map(|(seat, delay)| (*seat, delay))
     }
 
     fn taken(&self) -> u64 {
@@ -114,7 +130,7 @@ impl Mirror {
             true => 0,
             false => self
                 .running()
-                .map(|delay| u64::from(delay.place.units))
+                .map(|(_, delay)| u64::from(delay.record.units))
                 .sum(),
         }
     }
@@ -143,7 +159,7 @@ impl Mirror {
     /// The limit in use, if it is not this one.
     pub(crate) fn other_limit(&self, limit: u32) -> Option<u32> {
         let line = self.line.values().map(Party::place);
-        let places = line.chain(self.delays.values().map(|delay| delay.place));
+        let places = line.chain(self.delays.values().map(Delay::place));
         places
             .map(|place| place.limit)
             .find(|other| *other != limit)

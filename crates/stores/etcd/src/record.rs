@@ -39,6 +39,9 @@ pub(crate) struct Record {
     request_high: u64,
     #[prost(fixed64, tag = "13")]
     request_low: u64,
+    /// In what stays of it: its number; 0 where it is the revision in which that was put.
+    #[prost(uint64, tag = "14")]
+    pub(crate) seq: u64,
 }
 
 impl Record {
@@ -57,7 +60,17 @@ impl Record {
             since: clinch_core::sequence_micros(),
             request_high: half(claim.request.as_u128() >> 64),
             request_low: half(claim.request.as_u128()),
+            seq: 0,
         }
+    }
+
+    /// The value of what stays of the hold with this number; 0 where it gets that number with it.
+    pub(crate) fn delay_bytes(&self, seq: u64) -> Vec<u8> {
+        let record = Self {
+            seq,
+            ..self.clone()
+        };
+        record.bytes()
     }
 
     /// Reads a value; `None` for one that we have not written.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use clinch_core::store::{RenewReply, Renewal};
-use clinch_core::{Error, ErrorKind, LostReason, Result};
+use clinch_core::{BootTime, Error, ErrorKind, LostReason, Result};
 
 use crate::core::Core;
 use crate::error::Trouble;
@@ -28,24 +28,31 @@ struct Item<'a> {
 
 impl Core {
     pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
-        let mut replies = vec![RenewReply::Lost(LostReason::Forgotten); renewals.len()];
+        let mut replies = vec![RenewReply::Unknown; renewals.len()];
         let mut items = Vec::new();
+        let mut failed = None;
         let until = self.clock.now();
         for (at, renewal) in renewals.iter().enumerate() {
             let hold = &renewal.hold;
-            if let Some(past) = self.ours.past(hold.request) {
-                set(&mut replies, at, RenewReply::Lost(past.reason));
-            }
             let mine = self.ours.get(hold.request);
             let mine = mine.filter(|mine| mine.seq == Some(hold.seq) && mine.name == hold.name);
-            let Some(mine) = mine else { continue };
+            let Some(mine) = mine else {
+                let past = self.ours.past(hold.request);
+                let reason = past.map_or(LostReason::Forgotten, |past| past.reason);
+                set(&mut replies, at, RenewReply::Lost(reason));
+                continue;
+            };
             let until = until + renewal.lease;
             let delay = mine.record.delay();
             let lease = match mine.lease.clone() {
-                Some(lease) if lease.is_for(renewal.lease, delay) => lease,
-                _ => {
-                    let lease = self.leases.get(renewal.lease, delay, until).await;
-                    lease.map_err(Trouble::of_a_read)?
+                Some(lease) if lease.is_for(renewal.lease, delay) => Ok(lease),
+                _ => self.leases.get(renewal.lease, delay, until).await,
+            };
+            let lease = match lease {
+                Ok(lease) => lease,
+                Err(trouble) => {
+                    failed = Some(Trouble::of_a_read(trouble));
+                    break;
                 }
             };
             let value = renewal.value.as_deref();
@@ -66,24 +73,20 @@ impl Core {
             }
         }
         for lease in leases {
-            let (kept, words) = (self.leases.keep(&lease).await, lease.word());
-            let alive = kept.map_err(Trouble::of_a_read)?;
             let hanging = items.iter().filter(|item| item.lease.id == lease.id);
             let hanging: Vec<_> = hanging.collect();
-            for batch in hanging.chunks(txn::MOST) {
-                let term = self.look(batch, &mut replies).await?;
-                if alive {
-                    let until = until
-                        + batch
-                            .iter()
-                            .map(|i| i.renewal.lease)
-                            .max()
-                            .unwrap_or_default();
-                    self.leases.proven(&lease, words, term, until).await?;
-                } else {
-                    self.bury_batch(batch, &mut replies);
-                }
+            let kept = self.keep_all(&lease, &hanging, until, &mut replies).await;
+            if let Err(error) = kept {
+                // Nothing else is asked: each question could take as long.
+                failed = Some(error);
+                break;
             }
+        }
+        let known = |reply: &RenewReply| *reply != RenewReply::Unknown;
+        if let Some(error) = failed
+            && !replies.iter().any(known)
+        {
+            return Err(error);
         }
         for item in &items {
             if replies.get(item.at) == Some(&RenewReply::Held) {
@@ -91,6 +94,42 @@ impl Core {
             }
         }
         Ok(replies)
+    }
+
+    /// Renews what hangs on one lease.
+    async fn keep_all(
+        &self,
+        lease: &Arc<Lease>,
+        items: &[&Item<'_>],
+        until: BootTime,
+        replies: &mut [RenewReply],
+    ) -> Result<()> {
+        let (kept, words) = (self.leases.keep(lease).await, lease.word());
+        let alive = kept.map_err(Trouble::of_a_read)?;
+        for batch in items.chunks(txn::MOST) {
+            let longest = batch.iter().map(|item| item.renewal.lease).max();
+            let until = until + longest.unwrap_or_default();
+            let proven = async {
+                let term = self.look(batch, replies).await?;
+                match alive {
+                    true => Ok(self.leases.proven(lease, words, term, until).await?),
+                    false => Ok(()),
+                }
+            };
+            if let Err(error) = proven.await {
+                // The keys are there; that they stay is not known.
+                for item in batch {
+                    if replies.get(item.at) == Some(&RenewReply::Held) {
+                        set(replies, item.at, RenewReply::Unknown);
+                    }
+                }
+                return Err(error);
+            }
+            if !alive {
+                self.bury_batch(batch, replies);
+            }
+        }
+        Ok(())
     }
 
     /// Looks whether the keys are there, and puts those that have to be put.
@@ -145,7 +184,7 @@ impl Core {
         }
         let mut success = vec![txn::put(&item.mine.key, record.bytes(), item.lease.id)];
         if let (Some(key), Some(lease)) = (&item.mine.delay, item.lease.companion) {
-            success.push(txn::put(key, record.bytes(), lease));
+            success.push(txn::put(key, record.delay_bytes(item.seq), lease));
         }
         let txn = TxnRequest {
             compare: vec![txn::created(&item.mine.key, item.seq)],

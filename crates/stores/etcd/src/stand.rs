@@ -75,7 +75,7 @@ impl Core {
         delay_is_there: bool,
         term: u64,
     ) -> Result<Option<ClaimReply>, Trouble> {
-        if let (false, Some(put)) = (delay_is_there, self.put_delay(at)) {
+        if let (false, Some(put)) = (delay_is_there, self.put_delay(at, seq)) {
             let txn = TxnRequest {
                 compare: vec![txn::created(&at.mine.key, seq)],
                 success: vec![put],
@@ -129,7 +129,7 @@ impl Core {
         if !same {
             success.push(txn::put(&at.mine.key, record.bytes(), at.lease.id));
             if at.mine.grant.is_some() {
-                success.extend(self.put_delay(at));
+                success.extend(self.put_delay(at, seq));
             }
         }
         let puts = success.len();

@@ -108,6 +108,17 @@ pub(crate) fn on_lease(key: &[u8], lease: i64) -> Compare {
     }
 }
 
+/// The key was put last at this revision.
+pub(crate) fn changed(key: &[u8], at: i64) -> Compare {
+    Compare {
+        relation: Relation::Equal.into(),
+        target: Target::Mod.into(),
+        key: key.to_vec(),
+        operand: Some(Operand::Mod(at)),
+        range_end: Vec::new(),
+    }
+}
+
 /// No key is there.
 pub(crate) fn empty(span: Span) -> Compare {
     compare(span.0, span.1, Relation::Equal, 0)

@@ -23,6 +23,9 @@ const UNSURE: [u16; 12] = [
 ];
 /// The server takes no writes now, or has no room: it has done nothing.
 const NOT_NOW: [u16; 9] = [1021, 1040, 1114, 1203, 1206, 1290, 1792, 1836, 3100];
+/// The server takes no writes: it may be the old primary after a switch, and the address may lead to
+/// another one by now.
+const READ_ONLY: [u16; 4] = [1290, 1792, 1836, 3100];
 /// The user may not do that.
 const DENIED: [u16; 8] = [1044, 1045, 1142, 1143, 1227, 1370, 1698, 1820];
 /// A table of ours is missing, or has other columns.
@@ -39,9 +42,23 @@ impl Trouble {
         matches!(self, Self::Refused(1213, _))
     }
 
+    /// Whether the request may take effect later than now.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Lost(_) => true,
+            Self::Refused(code, _) => UNSURE.contains(code),
+            Self::Unsent(_) => false,
+        }
+    }
+
     /// Whether somebody has ended the statement.
     pub(crate) fn is_interrupted(&self) -> bool {
         matches!(self, Self::Refused(1317 | 1969 | 3024, _))
+    }
+
+    /// Whether the server takes no writes.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self, Self::Refused(code, _) if READ_ONLY.contains(code))
     }
 
     /// Whether a table is not there.
@@ -57,7 +74,8 @@ impl Trouble {
     /// Whether the connection can be used again.
     pub(crate) fn leaves_connection_usable(&self) -> bool {
         // 1205 rolls back the statement only: a transaction may still be open.
-        matches!(self, Self::Refused(code, _) if !UNSURE.contains(code) && *code != 1205)
+        let usable = |code| !UNSURE.contains(code) && *code != 1205 && !READ_ONLY.contains(code);
+        matches!(self, Self::Refused(code, _) if usable(code))
     }
 
     /// For a caller.
@@ -82,7 +100,7 @@ fn refused(code: u16, text: &str) -> Error {
             format!("{text}: is the server's clock before 2020?"),
         )
         .with_advice("set the server's clock"),
-        1290 | 1792 | 1836 | 3100 => made(ErrorKind::Unreachable)
+        code if READ_ONLY.contains(&code) => made(ErrorKind::Unreachable)
             .with_advice("it takes no writes: is it a replica by now?"),
         code if AGAIN.contains(&code) => made(ErrorKind::Unreachable)
             .with_advice("somebody keeps the lock's row locked: look for an open transaction"),

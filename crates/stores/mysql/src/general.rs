@@ -22,7 +22,7 @@ use crate::row::{Content, Key, Row};
 use crate::sql::Sql;
 use crate::sql::names::{self, Watch};
 use crate::steps::{Answer, Changed, Step, apply};
-use crate::turn;
+use crate::turn::{self, Turns};
 
 /// After so many lost races a client queues for its turn.
 const LOSSES: u32 = 3;
@@ -37,6 +37,7 @@ pub(crate) struct General {
     pub(crate) known: Arc<Names>,
     pub(crate) quiet: Arc<Quiet>,
     pub(crate) recent: Arc<Recent>,
+    pub(crate) turns: Turns,
 }
 
 impl General {
@@ -48,8 +49,9 @@ impl General {
         mut known: Option<Row>,
     ) -> Result<Vec<Result<Answer>>> {
         let key = Key::of(&self.ns, name);
+        let patience = self.patience(steps);
         let clock = Clock::boot();
-        let give_up = clock.now() + self.pool.timeout();
+        let give_up = clock.now() + patience;
         let mut tries = 0u32;
         loop {
             // What is known of watchers may be wrong if the server's clock was stepped: once only.
@@ -59,11 +61,11 @@ impl General {
             };
             let tried = match tries < LOSSES {
                 true => {
-                    let mut line = Line::Any(&self.pool);
+                    let mut line = Line::Any(&self.pool, patience);
                     let known = known.take();
                     self.once(&mut line, name, &key, steps, known, watch).await
                 }
-                false => self.in_turn(name, &key, steps).await,
+                false => self.in_turn(name, &key, steps, patience).await,
             };
             let last = match tried {
                 Ok(Some(answers)) => return Ok(answers),
@@ -84,21 +86,27 @@ impl General {
         }
     }
 
-    /// One attempt while the others yield, or none if it was not our turn.
+    /// How long these steps may take: renewals must leave time for another try.
+    fn patience(&self, steps: &[Step]) -> Duration {
+        let leases = steps.iter().filter_map(|step| match step {
+            Step::Renew(renewal) => Some(renewal.lease),
+            _ => None,
+        });
+        self.pool.patience(leases)
+    }
+
+    /// One attempt while the others yield.
     async fn in_turn(
         &self,
         name: &Name,
         key: &Key,
         steps: &[Step],
+        patience: Duration,
     ) -> Result<Option<Vec<Result<Answer>>>, Failed> {
-        let mut line = Line::One(self.pool.session().await?);
-        let done = match turn::take(&mut line, key, self.pool.timeout()).await? {
-            true => {
-                let watch = Watch::Unknown;
-                self.once(&mut line, name, key, steps, None, watch).await
-            }
-            false => Ok(None),
-        };
+        let mut line = Line::One(self.pool.session(patience).await?);
+        self.turns.take(&mut line, key, patience).await?;
+        let watch = Watch::Unknown;
+        let done = self.once(&mut line, name, key, steps, None, watch).await;
         // A connection that cannot say so ends here, and its turn with it.
         if turn::end(&mut line, key).await.is_ok() {
             line.keep();
@@ -118,11 +126,15 @@ impl General {
     ) -> Result<Option<Vec<Result<Answer>>>, Failed> {
         let row = match known {
             Some(row) => row,
-            None => read(line, key, watch).await?,
+            None => {
+                let row = read(line, key, watch).await?;
+                self.pool.late.heard(row.now);
+                row
+            }
         };
         let state = row.state(name).map_err(Failed::Known)?;
         let steps: Vec<&Step> = steps.iter().collect();
-        let changed = apply(&row, state, &steps, self.bell.greatest());
+        let changed = apply(&row, state, &steps, self.bell.greatest(), &self.pool.late);
         if !changed.differs {
             // Only a write shows that a row from before is still the present one.
             return Ok((!row.recent).then_some(changed.answers));
@@ -175,8 +187,12 @@ impl General {
         };
         let before = row.seq.unwrap_or_default();
         let mut sql = names::write(key, content, changed.seq, before, watch);
-        if let Line::Any(_) = line {
+        if let Line::Any(..) = line {
             sql = sql.then(&names::if_no_turn(key));
+        }
+        if changed.claims {
+            // Its client may be gone by then, without having withdrawn it.
+            sql = sql.then(&names::until(self.pool.late.latest_after(row.now)));
         }
         if row.recent {
             // Time has passed since: it must not have ended anything.

@@ -163,6 +163,10 @@ impl Group {
                 }
                 Ok(tried)
             }
+            // A plain row has no room for an end that must be remembered.
+            Step::Release(hold) if self.short.late.may_arrive(hold.request) => {
+                Ok(Tried::Row(self.general.recent.take(name)))
+            }
             Step::Release(hold) => match self.general.recent.take(name) {
                 Some(row) => Ok(Tried::Row(Some(row))),
                 // Others waited the last time: they do now, and the short way would be in vain.

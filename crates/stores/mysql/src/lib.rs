@@ -3,8 +3,9 @@
 //! A name is one row, touched by its primary key only. An uncontended lock is one statement to take
 //! and one to give up. Reading order of the source: `schema` and `row` (what is kept), `sql` (the
 //! statements), `store`, `group` (the order of steps), `short` and `general` (the two ways; `steps`
-//! is what the second one works out), `known`, `quiet` and `recent` (what makes them cheaper),
-//! `turn` (what makes the second fair), `bell` (how waiters are woken), `renewals`, `events`,
+//! is what the second one works out), `late` (copies of claims that
+//! arrive late), `known`, `quiet` and `recent` (what makes them cheaper), `turn` (what makes the second
+//! fair), `bell` (how waiters are woken), `renewals`, `events`,
 //! `reaper`. The other locks that users of MySQL know are in `forms`.
 
 mod bell;
@@ -18,6 +19,7 @@ mod general;
 mod group;
 mod inspect;
 mod known;
+mod late;
 mod open;
 mod options;
 mod pool;

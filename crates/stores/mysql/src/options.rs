@@ -7,13 +7,13 @@ use crate::config::Config;
 
 /// What each session is told first.
 ///
-/// READ COMMITTED: rows are locked, and never the gaps between them. A wait for somebody else's lock
-/// ends after a second, so that the caller is told. Nothing depends on the modes, the time zone or
+/// READ COMMITTED: rows are locked, and never the gaps between them. A wait for somebody else's lock on
+/// a row or a table ends after a second, so that the caller is told. Nothing depends on the modes, the time zone or
 /// the character sets that the server has as its default, nor on when it ends idle sessions.
 const SESSION: [&str; 2] = [
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     "SET NAMES binary, SESSION autocommit=1, SESSION innodb_lock_wait_timeout=1, \
-     SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION wait_timeout=28800",
+     SESSION lock_wait_timeout=1, SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION wait_timeout=28800",
 ];
 
 /// The driver's options.

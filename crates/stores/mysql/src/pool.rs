@@ -16,8 +16,12 @@ use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::error::{Trouble, connecting};
+use crate::late::Late;
 use crate::options;
 use crate::sql::Sql;
+
+/// No reply is waited for less than this: servers do stall for so long.
+const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
 /// What one statement gave.
 #[derive(Debug, Default)]
@@ -36,6 +40,8 @@ pub(crate) struct Reply {
     pub(crate) failed: Option<Trouble>,
     /// How long it took.
     pub(crate) took: Duration,
+    /// Whether an earlier copy of the request had no reply, and may still arrive.
+    pub(crate) repeated: bool,
 }
 
 impl Reply {
@@ -97,6 +103,7 @@ pub(crate) struct Pool {
     closed: std::sync::atomic::AtomicBool,
     requests: AtomicU64,
     pub(crate) races: Races,
+    pub(crate) late: Arc<Late>,
 }
 
 /// Statements that the server rolled back and that were sent again.
@@ -125,6 +132,7 @@ impl Pool {
             closed: false.into(),
             requests: AtomicU64::default(),
             races: Races::default(),
+            late: Arc::new(Late::new(config.timeout)),
         }))
     }
 
@@ -136,6 +144,13 @@ impl Pool {
     /// How long a reply is waited for.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// How long a renewal of these leases may take: a hold must outlive a connection that has gone
+    /// silent, so there has to be time for another try.
+    pub(crate) fn patience(&self, leases: impl Iterator<Item = Duration>) -> Duration {
+        let shortest = leases.min().map(|lease| (lease / 4).max(LEAST_PATIENCE));
+        shortest.map_or(self.timeout, |patience| patience.min(self.timeout))
     }
 
     /// Requests sent so far.
@@ -174,12 +189,23 @@ impl Pool {
 
     /// Sends statements in one request.
     pub(crate) async fn send(&self, sql: &Sql, how: How) -> Result<Reply, Trouble> {
-        let (_permit, conn) = self.get().await?;
+        self.send_within(sql, how, self.timeout).await
+    }
+
+    /// The same, and gives up each connection that does not answer for so long.
+    pub(crate) async fn send_within(
+        &self,
+        sql: &Sql,
+        how: How,
+        patience: Duration,
+    ) -> Result<Reply, Trouble> {
+        let (_permit, conn) = self.get(patience).await?;
+        let connect = async || self.connect_within(patience).await;
         let (conn, reused) = match conn {
             Some(conn) => (conn, true),
-            None => (self.connect().await.map_err(Trouble::Unsent)?, false),
+            None => (connect().await.map_err(Trouble::Unsent)?, false),
         };
-        let (outcome, conn) = self.run(conn, sql, how).await;
+        let (outcome, conn) = self.run(conn, sql, how, patience).await;
         self.put_back(conn);
         match outcome {
             // The server has ended a connection that idled: it has hardly seen this request, and if
@@ -188,25 +214,32 @@ impl Pool {
                 if reused && how != How::TextOnce && !why.starts_with(NO_ANSWER) =>
             {
                 self.idle().clear();
-                let conn = self.connect().await.map_err(|_| Trouble::Lost(why))?;
-                let (again, conn) = self.run(conn, sql, how).await;
+                let conn = connect().await.map_err(|_| Trouble::Lost(why))?;
+                let (again, conn) = self.run(conn, sql, how, patience).await;
                 self.put_back(conn);
-                again
+                again.map(|reply| Reply {
+                    repeated: true,
+                    ..reply
+                })
             }
             outcome => outcome,
         }
     }
 
-    /// A connection for several requests.
-    pub(crate) async fn session(&self) -> Result<Session<'_>, Trouble> {
-        let (permit, conn) = self.get().await?;
+    /// A connection for several requests, each answered within `patience`.
+    pub(crate) async fn session(&self, patience: Duration) -> Result<Session<'_>, Trouble> {
+        let (permit, conn) = self.get(patience).await?;
         let conn = match conn {
             Some(conn) => conn,
-            None => self.connect().await.map_err(Trouble::Unsent)?,
+            None => {
+                let connected = self.connect_within(patience).await;
+                connected.map_err(Trouble::Unsent)?
+            }
         };
         Ok(Session {
             pool: self,
             conn: Some(conn),
+            patience,
             _permit: permit,
         })
     }
@@ -219,12 +252,15 @@ impl Pool {
         }
     }
 
-    async fn get(&self) -> Result<(SemaphorePermit<'_>, Option<Conn>), Trouble> {
-        let permit = timeout(self.timeout, self.permits.acquire()).await;
+    async fn get(
+        &self,
+        patience: Duration,
+    ) -> Result<(SemaphorePermit<'_>, Option<Conn>), Trouble> {
+        let permit = timeout(patience, self.permits.acquire()).await;
         let permit = match permit {
             Ok(Ok(permit)) => permit,
             _ => {
-                let text = format!("no connection was free within {:?}", self.timeout);
+                let text = format!("no connection was free within {patience:?}");
                 return Err(Trouble::Unsent(
                     Error::new(ErrorKind::Unreachable, text)
                         .with_advice("the server stalls, or pool= is too small"),
@@ -238,13 +274,17 @@ impl Pool {
 
     /// A new connection. Runs on the keeper only.
     pub(crate) async fn connect(&self) -> Result<Conn> {
+        self.connect_within(self.timeout).await
+    }
+
+    async fn connect_within(&self, patience: Duration) -> Result<Conn> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        match timeout(self.timeout, Conn::new(self.opts.clone())).await {
+        match timeout(patience, Conn::new(self.opts.clone())).await {
             Ok(Ok(conn)) => Ok(conn),
             Ok(Err(error)) => Err(connecting(error, &self.to)),
             Err(_) => Err(Error::new(
                 ErrorKind::Unreachable,
-                format!("{} does not answer within {:?}", self.to, self.timeout),
+                format!("{} does not answer within {patience:?}", self.to),
             )
             .with_advice("is it MySQL or MariaDB, and does it run?")),
         }
@@ -256,11 +296,12 @@ impl Pool {
         mut conn: Conn,
         sql: &Sql,
         how: How,
+        patience: Duration,
     ) -> (Result<Reply, Trouble>, Option<Conn>) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (clock, sent) = (Clock::boot(), Clock::boot().now());
         let talking = talk(&mut conn, sql, how == How::Prepared);
-        let reply = match timeout(self.timeout, talking).await {
+        let reply = match timeout(patience, talking).await {
             Ok(reply) => Reply {
                 took: clock.now().since(sent),
                 ..reply
@@ -269,13 +310,19 @@ impl Pool {
             // others may be as dead, and each would be waited for as long.
             Err(_) => {
                 self.idle().clear();
-                let lost = Trouble::Lost(format!("{NO_ANSWER} {:?}", self.timeout));
+                let lost = Trouble::Lost(format!("{NO_ANSWER} {patience:?}"));
                 return (Err(lost), None);
             }
         };
         match &reply.failed {
             Some(Trouble::Lost(why)) => (Err(Trouble::Lost(why.clone())), None),
-            Some(trouble) if !trouble.leaves_connection_usable() => (Ok(reply), None),
+            Some(trouble) if !trouble.leaves_connection_usable() => {
+                if trouble.is_read_only() {
+                    // The others lead to the same server.
+                    self.idle().clear();
+                }
+                (Ok(reply), None)
+            }
             _ => (Ok(reply), Some(conn)),
         }
     }
@@ -286,13 +333,15 @@ pub(crate) struct Session<'p> {
     pool: &'p Pool,
     /// Until it is lost.
     conn: Option<Conn>,
+    /// How long a reply is waited for.
+    patience: Duration,
     _permit: SemaphorePermit<'p>,
 }
 
 /// Where requests go.
 pub(crate) enum Line<'p> {
-    /// To any connection.
-    Any(&'p Pool),
+    /// To any connection, each answered within this time.
+    Any(&'p Pool, Duration),
     /// To one and the same.
     One(Session<'p>),
 }
@@ -301,13 +350,13 @@ impl Line<'_> {
     /// Sends statements in one request.
     pub(crate) async fn send(&mut self, sql: &Sql, how: How) -> Result<Reply, Trouble> {
         let session = match self {
-            Self::Any(pool) => return pool.send(sql, how).await,
+            Self::Any(pool, patience) => return pool.send_within(sql, how, *patience).await,
             Self::One(session) => session,
         };
         let Some(conn) = session.conn.take() else {
             return Err(Trouble::Lost("the connection is lost".to_owned()));
         };
-        let (outcome, conn) = session.pool.run(conn, sql, how).await;
+        let (outcome, conn) = session.pool.run(conn, sql, how, session.patience).await;
         session.conn = conn;
         outcome
     }

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::Result;
 use clinch_core::store::{RenewReply, Renewal};
+use clinch_core::{Clock, Result, keeper};
+use tokio::time::timeout;
 
 use crate::error::Trouble;
 use crate::group::Group;
-use crate::pool::Pool;
+use crate::pool::{How, Pool, Reply};
 use crate::row::{bytes, id, optional, span};
 use crate::sql::{NOW, Sql};
 use crate::steps::{Answer, Step};
@@ -17,7 +18,8 @@ use crate::steps::{Answer, Step};
 /// The most holds in one statement: it locks their rows until its commit.
 const MOST: usize = 200;
 
-/// Renews holds; one reply for each, in order.
+/// Renews holds; one reply for each, in order. What is not known in time is not waited for: the others
+/// have to be told before their own leases end.
 pub(crate) async fn renew(
     pool: &Arc<Pool>,
     group: &Arc<Group>,
@@ -32,16 +34,34 @@ pub(crate) async fn renew(
             by_lease.entry(renewal.lease).or_default().push(at);
         }
     }
+    let patience = pool.patience(renewals.iter().map(|renewal| renewal.lease));
+    let clock = Clock::boot();
+    // Whoever asks waits for a third of the lease.
+    let end = clock.now() + patience + patience / 4;
+    let mut parts = Vec::new();
     for (lease, all) in by_lease {
         for some in all.chunks(MOST) {
-            let meant: Vec<_> = some
-                .iter()
-                .filter_map(|at| renewals.get(*at).map(|renewal| (*at, renewal)))
-                .collect();
-            for at in together(pool, ns, lease, &meant).await? {
-                if let Some(reply) = replies.get_mut(at) {
-                    *reply = Some(RenewReply::Held);
-                }
+            let renewal = |at: &usize| renewals.get(*at).map(|renewal| (*at, renewal.clone()));
+            let meant: Vec<_> = some.iter().filter_map(renewal).collect();
+            let (pool, ns) = (pool.clone(), ns.to_vec());
+            let part = async move { together(&pool, &ns, lease, &meant, patience).await };
+            parts.push((some.to_vec(), keeper::handle()?.spawn(part)));
+        }
+    }
+    // One part that fails costs only its own holds.
+    let mut failed = None;
+    let mut set = |at: usize, reply| {
+        if let Some(slot) = replies.get_mut(at) {
+            *slot = Some(reply);
+        }
+    };
+    for (some, part) in parts {
+        let lost = || Trouble::Lost("the renewal was lost".to_owned()).into_error(pool.to());
+        match part.await.unwrap_or_else(|_| Err(lost())) {
+            Ok(held) => held.into_iter().for_each(|at| set(at, RenewReply::Held)),
+            Err(error) => {
+                some.iter().for_each(|at| set(*at, RenewReply::Unknown));
+                failed = Some(error);
             }
         }
     }
@@ -54,21 +74,34 @@ pub(crate) async fn renew(
         }
     }
     for (at, answer) in sent {
-        let renewed = match answer.await {
-            Ok(Ok(Answer::Renew(renewed))) => renewed,
+        let renewed = match timeout(end.since(clock.now()), answer).await {
+            Ok(Ok(Ok(Answer::Renew(renewed)))) => renewed,
             // What cannot be read can never be renewed; it takes no other hold with it.
-            Ok(Err(error)) if error.kind() == clinch_core::ErrorKind::Corrupt => {
+            Ok(Ok(Err(error))) if error.kind() == clinch_core::ErrorKind::Corrupt => {
                 tracing::error!(%error, "a hold is lost");
                 RenewReply::Lost(clinch_core::LostReason::Forgotten)
             }
-            Ok(Err(error)) => return Err(error),
-            _ => return Err(Trouble::Lost("the step was lost".to_owned()).into_error(pool.to())),
+            Ok(Ok(Err(error))) => {
+                failed = Some(error);
+                RenewReply::Unknown
+            }
+            _ => {
+                failed = Some(Trouble::Lost("no answer in time".to_owned()).into_error(pool.to()));
+                RenewReply::Unknown
+            }
         };
         if let Some(reply) = replies.get_mut(at) {
             *reply = Some(renewed);
         }
     }
-    Ok(replies.into_iter().flatten().collect())
+    let known = |reply: &Option<RenewReply>| *reply != Some(RenewReply::Unknown);
+    match failed {
+        Some(error) if !replies.iter().any(known) => Err(error),
+        _ => {
+            let each = |reply: Option<RenewReply>| reply.unwrap_or(RenewReply::Unknown);
+            Ok(replies.into_iter().map(each).collect())
+        }
+    }
 }
 
 /// Renews the holds of plain rows in one statement, and says which of them are renewed.
@@ -78,7 +111,8 @@ async fn together(
     pool: &Arc<Pool>,
     ns: &[u8],
     lease: Duration,
-    renewals: &[(usize, &Renewal)],
+    renewals: &[(usize, Renewal)],
+    patience: Duration,
 ) -> Result<Vec<usize>> {
     let lease = span(lease);
     let names = || {
@@ -114,11 +148,15 @@ async fn together(
         .bytes(ns)
         .list(names())
         .then(")");
+    let clock = Clock::boot();
+    let end = clock.now() + patience;
     let mut tries = 0;
     let rows = loop {
-        match pool.query(&sql).await {
+        let left = end.since(clock.now());
+        let sent = pool.send_within(&sql, How::Text, left).await;
+        match sent.and_then(Reply::whole) {
             Ok(reply) => break reply.into_rows(),
-            Err(trouble) if trouble.is_race() && tries < 3 => {
+            Err(trouble) if trouble.is_race() && tries < 3 && clock.now() < end => {
                 pool.raced(&trouble);
                 tries += 1;
             }
@@ -135,7 +173,7 @@ async fn together(
         let mut values = row.into_iter();
         let request = values.next().and_then(bytes);
         let token = values.next().and_then(optional).flatten();
-        let same = |(_, renewal): &&(usize, &Renewal)| {
+        let same = |(_, renewal): &&(usize, Renewal)| {
             Some(id(renewal.hold.request)) == request && Some(renewal.hold.seq) == token
         };
         held.extend(renewals.iter().find(same).map(|(at, _)| *at));

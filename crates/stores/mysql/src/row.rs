@@ -209,6 +209,9 @@ impl Content {
             token: state.last_seq,
             ..Self::default()
         };
+        if state.ended.len() > REMEMBERED {
+            return None;
+        }
         for ended in &state.ended {
             content.ended.extend(record(ended)?);
         }
@@ -253,7 +256,25 @@ pub(crate) fn farewell(request: RequestId, token: u64) -> Vec<u8> {
     record
 }
 
+/// Forgets what had to be remembered until now and no longer.
+pub(crate) fn remember_in_time(state: &mut NameState, now: BootTime) {
+    let mut more = state.ended.len().saturating_sub(REMEMBERED);
+    state.ended.retain_mut(|ended| {
+        if ended.keep > now {
+            return true;
+        }
+        ended.keep = ended.at;
+        let forget = more > 0;
+        more = more.saturating_sub(1);
+        !forget
+    });
+}
+
+/// An ended claim in a plain row, which has no room for one that must be kept.
 fn record(ended: &Ended) -> Option<Vec<u8>> {
+    if ended.keep > ended.at {
+        return None;
+    }
     let mut record = id(ended.request);
     record.extend(ended.seq.unwrap_or(0).to_be_bytes());
     record.push(match ended.ending {
@@ -351,5 +372,49 @@ pub(crate) fn bytes(value: Value) -> Option<Vec<u8>> {
         Value::NULL => Some(Vec::new()),
         Value::Bytes(bytes) => Some(bytes),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(request: u128, keep: u64) -> Ended {
+        Ended {
+            request: RequestId::from_u128(request),
+            seq: Some(7),
+            owner: OwnerId::new("me"),
+            ending: Ending::Released,
+            at: moment(10),
+            keep: moment(keep),
+        }
+    }
+
+    #[test]
+    fn an_end_that_must_be_kept_is_in_no_plain_row() {
+        let mut state = NameState::new(Name::new("a").unwrap());
+        state.ended = (1..=12).map(|request| ended(request, 10)).collect();
+        state.ended.insert(2, ended(100, 50));
+        state.last_seq = 7;
+        remember_in_time(&mut state, moment(40));
+        let requests = |state: &NameState| -> Vec<u128> {
+            state.ended.iter().map(|e| e.request.as_u128()).collect()
+        };
+        assert_eq!(requests(&state), [100, 6, 7, 8, 9, 10, 11, 12]);
+        let content = Content::of_state(&state);
+        let row = Row {
+            seq: Some(20),
+            now: 40,
+            watched: false,
+            floor: 0,
+            recent: false,
+            slack: Duration::ZERO,
+            content,
+        };
+        assert!(row.content.state.is_some());
+        assert_eq!(row.state(&state.name).unwrap(), state);
+        remember_in_time(&mut state, moment(50));
+        let content = Content::of_state(&state);
+        assert_eq!((content.state, content.ended.len()), (None, 8 * RECORD));
     }
 }

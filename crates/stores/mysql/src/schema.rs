@@ -5,10 +5,13 @@ use clinch_core::{Error, ErrorKind, Result};
 use crate::error::Trouble;
 use crate::pool::Pool;
 use crate::row::optional;
-use crate::sql::Sql;
+use crate::sql::{NOW, Sql};
 
 /// The version of the tables.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// A version with the same tables, whose rows this one can read. Its clients cannot read all rows of
+/// this one.
+const BEFORE: u64 = 1;
 /// The namespace of the row that has the version; no real one is empty.
 const VERSION_ROW: &str = "";
 
@@ -78,6 +81,14 @@ pub(crate) async fn ensure(pool: &Pool) -> Result<()> {
         }
         Err(trouble) => return Err(trouble.into_error(pool.to())),
     };
+    if version == BEFORE {
+        let raise = Sql::new("UPDATE clinch_meta SET version=GREATEST(version,?) WHERE ns=?")
+            .with(VERSION)
+            .bytes(VERSION_ROW.as_bytes());
+        let raised = pool.query(&raise).await;
+        raised.map_err(|trouble| trouble.into_error(pool.to()))?;
+        return Ok(());
+    }
     if version != VERSION {
         return Err(Error::new(
             ErrorKind::Corrupt,
@@ -92,10 +103,17 @@ pub(crate) async fn ensure(pool: &Pool) -> Result<()> {
 }
 
 async fn version(pool: &Pool) -> Result<Option<u64>, Trouble> {
-    let sql = Sql::new("SELECT version FROM clinch_meta WHERE ns=?").bytes(VERSION_ROW.as_bytes());
-    let reply = pool.query(&sql).await?;
-    let value = reply.into_first_value();
-    Ok(value.and_then(optional).flatten())
+    let sql = Sql::new(format!("SELECT version,{NOW} FROM clinch_meta WHERE ns=?"))
+        .bytes(VERSION_ROW.as_bytes());
+    let row = pool.query(&sql).await?.into_first_row();
+    let mut values = row.unwrap_or_default().into_iter();
+    let mut number = || values.next().and_then(optional).flatten();
+    let (version, now) = (number(), number());
+    // So that the first claim can say how late it may arrive.
+    if let Some(now) = now {
+        pool.late.heard(now);
+    }
+    Ok(version)
 }
 
 /// Several clients may do this at once: each statement leaves what is there.

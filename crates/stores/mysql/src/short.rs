@@ -6,6 +6,7 @@ use clinch_core::store::{Claim, ClaimReply, Grant, Hold, ReleaseReply};
 use clinch_core::{Clock, Result};
 
 use crate::known::{Free, Names};
+use crate::late::Late;
 use crate::pool::{How, Pool, Reply};
 use crate::quiet::Quiet;
 use crate::row::{Content, Key, MEMORY, Row, farewell, id, span};
@@ -29,12 +30,14 @@ pub(crate) struct Short {
     pub(crate) quiet: Arc<Quiet>,
     /// Names that this client has just used.
     pub(crate) known: Arc<Names>,
+    pub(crate) late: Arc<Late>,
 }
 
 impl Short {
     pub(crate) fn new(pool: Arc<Pool>, returning: bool, ns: &str) -> Self {
         Self {
             quiet: Quiet::new(pool.clone(), ns.as_bytes()),
+            late: pool.late.clone(),
             pool,
             returning,
             known: Arc::default(),
@@ -54,18 +57,25 @@ impl Short {
             self.known.held(claim, grant.seq);
             return Ok(Tried::Done(Answer::Claim(ClaimReply::Granted(grant))));
         }
-        let sql = names::take(key, &content, lease, seen, self.returning);
+        let latest = self.late.latest(claim.lease);
+        let sql = names::take(key, &content, lease, seen, latest, self.returning);
         let how = match self.returning {
             true => How::Prepared,
             false => How::Text,
         };
-        let reply = self.send(&sql, how).await?;
+        let mut unanswered = false;
+        let reply = self.send(&sql, how, &mut unanswered).await;
+        if unanswered {
+            self.late.no_reply(claim.request, latest);
+        }
+        let reply = reply?;
         let slack = reply.took;
         let values = reply.into_first_row();
         let row = values.and_then(|values| Row::read(&mut values.into_iter()));
         let Some(row) = row.map(|row| Row { slack, ..row }) else {
             return Ok(Tried::Row(None));
         };
+        self.late.heard(row.now);
         if row.is_held_by(claim.request, lease) {
             let state = row.state(&claim.name)?;
             if let ClaimReply::Granted(grant) = state.standing(claim.request, row.moment()) {
@@ -93,7 +103,7 @@ impl Short {
             return Ok(None);
         };
         let sql = names::retake(key, content, lease, free.version, seen, quiet);
-        let reply = self.send(&sql, How::Prepared).await?;
+        let reply = self.send(&sql, How::Prepared, &mut false).await?;
         Ok(reply.number_if_changed().map(|seq| Grant {
             seq,
             predecessor: Some(free.before),
@@ -105,7 +115,7 @@ impl Short {
         let (request, farewell) = (id(hold.request), farewell(hold.request, hold.seq));
         let watch = self.quiet.watch();
         let sql = names::give(key, &request, hold.seq, &farewell, MEMORY, watch);
-        let reply = self.send(&sql, How::Prepared).await?;
+        let reply = self.send(&sql, How::Prepared, &mut false).await?;
         let Some(version) = reply.number_if_changed() else {
             return Ok(Tried::Row(None));
         };
@@ -113,12 +123,14 @@ impl Short {
         Ok(Tried::Done(Answer::Release(ReleaseReply::Released)))
     }
 
-    /// Sends a statement, again where the server has rolled it back.
-    async fn send(&self, sql: &Sql, how: How) -> Result<Reply> {
+    /// Sends a statement, again where the server has rolled it back. Says whether a copy of it may
+    /// still arrive.
+    async fn send(&self, sql: &Sql, how: How, unanswered: &mut bool) -> Result<Reply> {
         let clock = Clock::boot();
         let give_up = clock.now() + self.pool.timeout();
         loop {
             let reply = self.pool.send(sql, how).await;
+            *unanswered |= matches!(&reply, Ok(Reply { repeated: true, .. }));
             let trouble = match reply {
                 Ok(Reply {
                     failed: Some(trouble),
@@ -127,6 +139,7 @@ impl Short {
                 Ok(reply) => return Ok(reply),
                 Err(trouble) => trouble,
             };
+            *unanswered |= trouble.is_unanswered();
             if !trouble.is_race() || clock.now() >= give_up {
                 return Err(trouble.into_error(self.pool.to()));
             }

@@ -113,8 +113,16 @@ pub(crate) mod names {
     /// request, which begins with the time.
     ///
     /// Assignments are made in order and see those before: `token>seq` says from the first on that
-    /// this statement grants. A name that is watched is left to the general way, which tells of it.
-    pub(crate) fn take(key: &Key, new: &Content, lease: u64, seen: u64, returning: bool) -> Sql {
+    /// this statement grants. A name that is watched is left to the general way, which tells of it;
+    /// and so is a claim that arrives after `latest`, unless it is sent again.
+    pub(crate) fn take(
+        key: &Key,
+        new: &Content,
+        lease: u64,
+        seen: u64,
+        latest: u64,
+        returning: bool,
+    ) -> Sql {
         let watched = watched();
         let mut text = String::new();
         if !returning {
@@ -122,7 +130,7 @@ pub(crate) mod names {
         }
         text += &format!(
             "INSERT INTO clinch_names (ns,name,request,lease,since,until,seq,token,owner,details,ended) \
-             VALUES (?,?,IF({watched},'',?),?,{NOW},IF(request='',0,{NOW}+lease),\
+             VALUES (?,?,IF({watched} OR {NOW}>?,'',?),?,{NOW},IF(request='',0,{NOW}+lease),\
              GREATEST({NOW},?,COALESCE((SELECT floor FROM clinch_meta WHERE ns=?),0)+1),\
              IF(request='',0,seq),?,?,'') \
              ON DUPLICATE KEY UPDATE \
@@ -143,6 +151,7 @@ pub(crate) mod names {
             .bytes(&key.ns)
             .bytes(&key.name)
             .bytes(&key.ns)
+            .with(latest)
             .bytes(&new.request)
             .with(lease)
             .with(seen + 1)
@@ -309,13 +318,14 @@ pub(crate) mod names {
         user_lock("turn", [key.ns.as_slice(), b"/", key.name.as_slice()])
     }
 
-    /// Waits for a turn at a row, for so many seconds at most. Gives 1 if it has come, and the
-    /// connections that had it before and have it afterwards.
-    pub(crate) fn turn(key: &Key, seconds: u64) -> Sql {
+    /// Waits for a turn at a row, for so many seconds at most, unless this connection has it. Gives 1
+    /// if it has come, and the connections that had it before and have it afterwards.
+    pub(crate) fn turn(key: &Key, seconds: u64, stuck: u64) -> Sql {
         let lock = turn_of(key);
         Sql::new(format!(
-            "SET @clinch=IS_USED_LOCK('{lock}');\
-             SELECT GET_LOCK('{lock}',{seconds}),@clinch,IS_USED_LOCK('{lock}')"
+            "SET @clinch=COALESCE(IS_USED_LOCK('{lock}'),0);\
+             SELECT IF(@clinch={stuck} AND @clinch<>0,0,GET_LOCK('{lock}',{seconds})),@clinch,\
+             IS_USED_LOCK('{lock}')"
         ))
     }
 
@@ -327,6 +337,11 @@ pub(crate) mod names {
     /// For a write: nobody has a turn at the row.
     pub(crate) fn if_no_turn(key: &Key) -> String {
         format!(" AND IS_FREE_LOCK('{}')", turn_of(key))
+    }
+
+    /// For a write that adds a claim: it is not later than that.
+    pub(crate) fn until(latest: u64) -> String {
+        format!(" AND {NOW}<{latest}")
     }
 
     /// For a general row: no claim in it has run out by now.

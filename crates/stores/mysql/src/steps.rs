@@ -4,7 +4,8 @@ use clinch_core::machine::{NameState, Outcome, Phase, Sequence};
 use clinch_core::store::{Claim, ClaimReply, Evicted, Hold, ReleaseReply, RenewReply, Renewal};
 use clinch_core::{BootTime, RequestId, Result};
 
-use crate::row::Row;
+use crate::late::{HOLD_UP, Late};
+use crate::row::{Row, moment, remember_in_time};
 
 /// A step of the general way.
 #[derive(Debug, Clone)]
@@ -44,14 +45,23 @@ pub(crate) struct Changed {
     pub(crate) state: NameState,
     /// Whether there is anything to write.
     pub(crate) differs: bool,
+    /// Whether there was a claim among the steps.
+    pub(crate) claims: bool,
     /// The version that the row gets.
     pub(crate) seq: u64,
     pub(crate) answers: Vec<Result<Answer>>,
     pub(crate) out: Outcome,
 }
 
-/// Applies steps to a row. `seen` is the greatest token that this client knows of.
-pub(crate) fn apply(row: &Row, state: NameState, steps: &[&Step], seen: u64) -> Changed {
+/// Applies steps to a row. `seen` is the greatest token that this client knows of, and `late` what it
+/// knows of copies that may still arrive.
+pub(crate) fn apply(
+    row: &Row,
+    state: NameState,
+    steps: &[&Step],
+    seen: u64,
+    late: &Late,
+) -> Changed {
     let before = state.clone();
     let mut state = state;
     let mut out = Outcome::default();
@@ -63,11 +73,24 @@ pub(crate) fn apply(row: &Row, state: NameState, steps: &[&Step], seen: u64) -> 
     let mut tokens = Tokens(greatest.max(row.now.saturating_sub(1)));
     let answers = steps
         .iter()
-        .map(|step| one(&mut state, step, now, &mut tokens, &mut out))
+        .map(|step| {
+            let answer = one(&mut state, step, now, &mut tokens, &mut out);
+            let ended = match step {
+                Step::Release(hold) => hold.request,
+                Step::Withdraw(claim) => claim.request,
+                _ => return answer,
+            };
+            if let Some(until) = late.remember(ended, row.now) {
+                state.keep(ended, moment(until));
+            }
+            answer
+        })
         .collect();
+    remember_in_time(&mut state, now);
     keep_leases(&before, &mut state);
     Changed {
         differs: state != before,
+        claims: steps.iter().any(|step| matches!(step, Step::Claim(_))),
         seq: tokens.0.max(row.now).max(row.seq.unwrap_or(0) + 1),
         state,
         answers,
@@ -101,7 +124,17 @@ fn one(
             state.withdraw(claim, now, tokens, out);
             Answer::Done
         }
-        Step::Evict(seq) => Answer::Evicted(state.evict(*seq, now, tokens, out)),
+        Step::Evict(seq) => {
+            let held = state.entries.iter().filter(|e| e.seq().is_some());
+            let held: Vec<_> = held.map(|e| (e.request, e.lease)).collect();
+            let evicted = state.evict(*seq, now, tokens, out);
+            // Only their clients know whether a copy of their claims may still arrive: none does after
+            // half a lease.
+            for (request, lease) in held {
+                state.keep(request, now + lease + HOLD_UP);
+            }
+            Answer::Evicted(evicted)
+        }
         Step::Tick => {
             state.tick(now, tokens, out);
             Answer::Done

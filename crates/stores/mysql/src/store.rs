@@ -23,6 +23,7 @@ use crate::recent::Recent;
 use crate::server::Server;
 use crate::short::Short;
 use crate::steps::{Answer, Step};
+use crate::turn::Turns;
 use crate::{doctor, promises, renewals, schema};
 
 /// Locks in a table of MySQL or MariaDB.
@@ -69,6 +70,7 @@ impl MySqlStore {
             known: short.known.clone(),
             quiet: short.quiet.clone(),
             recent,
+            turns: Turns::default(),
         };
         let group = Group::new(bell.clone(), short, general);
         let reaper = Reaper {

@@ -76,11 +76,25 @@ async fn tables_of_a_newer_clinch_are_left_untouched() {
     let server = MariaDb::start().unwrap();
     drop(Client::at(&server).await);
     server
-        .sql("UPDATE clinch_meta SET version = 2 WHERE ns = ''")
+        .sql("UPDATE clinch_meta SET version = 3 WHERE ns = ''")
         .unwrap();
     let error = Client::refusal(&server.url()).await;
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("newer clinch"), "{error}");
+}
+
+#[tokio::test]
+async fn tables_of_the_version_before_are_taken_over() {
+    let server = MariaDb::start().unwrap();
+    drop(Client::at(&server).await);
+    let version = "version FROM clinch_meta WHERE ns = ''";
+    server
+        .sql("UPDATE clinch_meta SET version = 1 WHERE ns = ''")
+        .unwrap();
+    let client = Client::open(&server.limited_url()).await.unwrap();
+    client.granted(&client.mutex("a", LONG)).await;
+    let now = server.sql(&format!("SELECT {version}")).unwrap();
+    assert_eq!(now.trim(), "2");
 }
 
 #[tokio::test]

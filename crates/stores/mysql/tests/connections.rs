@@ -228,3 +228,26 @@ async fn silent_connections_cost_one_timeout() {
     assert!(tries <= 2, "{tries} tries, each to its timeout");
     assert_eq!(client.holders("a").await, 1);
 }
+
+/// A server that takes no writes any more, as the old primary after a switch: no connection to it is kept,
+/// because the address may lead to another server by now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_a_server_without_writes_are_given_up() {
+    let server = MariaDb::start().unwrap();
+    let proxy = proxy(&server).await;
+    drop(Client::at(&server).await);
+    let url = format!("mysql://limited:secret@{}/clinch", proxy.addr());
+    let client = Client::open(&url).await.unwrap();
+    client.granted(&client.mutex("a", LONG)).await;
+    let before = proxy.links();
+    server.sql("SET GLOBAL read_only = 1").unwrap();
+    let claim = client.mutex("b", LONG);
+    let error = client.store.claim(&claim).await.unwrap_err();
+    assert!(error.to_string().contains("takes no writes"), "{error}");
+    eventually("all connections are closed", async || {
+        before.iter().all(|link| !link.is_open())
+    })
+    .await;
+    server.sql("SET GLOBAL read_only = 0").unwrap();
+    client.granted(&claim).await;
+}

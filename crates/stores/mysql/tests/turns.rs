@@ -13,11 +13,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clinch_core::Clinch;
+use clinch_core::store::{ClaimReply, ReleaseReply};
 use clinch_testkit::proxy::{Direction, Flow};
 use clinch_testkit::servers::MariaDb;
 use clinch_testkit::wait::{eventually, soon};
-use common::{LONG, all_free, clinch, number, proxy};
+use common::{Client, LONG, all_free, clinch, hold, number, proxy};
 use tokio::task::JoinHandle;
+
+/// The turn at the row of `clinch/a`, by its hash.
+const TURN: &str = "'clinch.turn.9e0e2ed6e492f9f6'";
 
 /// Two clients pass a lock back and forth as fast as they can, so that its row changes all the time.
 async fn rush(server: &MariaDb, end: &Arc<AtomicBool>) -> Vec<JoinHandle<u64>> {
@@ -69,10 +73,8 @@ async fn a_client_far_away_gets_in_between_quick_ones() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_that_is_not_used_is_taken_away() {
     let server = MariaDb::start().unwrap();
-    // By the hash of `clinch/a`.
-    let turn = "'clinch.turn.9e0e2ed6e492f9f6'";
-    let stopped = server.stranger(&format!("DO GET_LOCK({turn},0)")).unwrap();
-    let taken = || server.sql(&format!("SELECT IS_USED_LOCK({turn})")).unwrap() != "NULL";
+    let stopped = server.stranger(&format!("DO GET_LOCK({TURN},0)")).unwrap();
+    let taken = || server.sql(&format!("SELECT IS_USED_LOCK({TURN})")).unwrap() != "NULL";
     assert!(taken());
     let end = Arc::new(AtomicBool::new(false));
     let tasks = rush(&server, &end).await;
@@ -83,4 +85,76 @@ async fn a_turn_that_is_not_used_is_taken_away() {
     }
     all_free(&server).await;
     drop(stopped);
+}
+
+/// Somebody has its turn for ever, and replies are waited for a second only: renewals are general writes
+/// while somebody waits, and the holder keeps its lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_is_not_ended_costs_nobody_a_lock() {
+    let server = MariaDb::start().unwrap();
+    // Users without the right to end the stranger's connection.
+    drop(clinch(&server.url()).await);
+    let url = format!("{}?timeout=1s", server.limited_url());
+    let (holder, waiter) = (clinch(&url).await, clinch(&url).await);
+    let lease = Duration::from_secs(4);
+    let guard = holder.lock("a").lease(lease).acquire().await.unwrap();
+    let lock = waiter.lock("a").lease(lease);
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    let queued = async || {
+        let views = holder.list("").await.unwrap();
+        views.iter().any(|view| view.waiters.len() == 1)
+    };
+    eventually("the waiter is queued", queued).await;
+    let stopped = server.stranger(&format!("DO GET_LOCK({TURN},0)")).unwrap();
+    // Time has to pass: more than a lease, in which it must be renewed.
+    let lost = tokio::time::timeout(lease * 2, guard.lost()).await;
+    assert!(lost.is_err() && guard.is_valid(), "{lost:?}");
+    assert!(queued().await, "the waiter has lost its place");
+    assert!(guard.release().await.unwrap().was_held());
+    let next = soon("the waiter", waiting).await.unwrap().unwrap();
+    next.release().await.unwrap();
+    all_free(&server).await;
+    drop(stopped);
+}
+
+/// Sessions of another account take the turn in turns: each step is held up for a bounded time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_of_others_that_take_turns_hinder_nobody_for_long() {
+    let server = Arc::new(MariaDb::start().unwrap());
+    drop(clinch(&server.url()).await);
+    let client = Client::open(&server.limited_url()).await.unwrap();
+    let other = Client::open(&server.limited_url()).await.unwrap();
+    let theirs = other.mutex("a", LONG);
+    let grant = other.granted(&theirs).await;
+    let end = Arc::new(AtomicBool::new(false));
+    let sessions: Vec<_> = (0..3)
+        .map(|_| {
+            let (server, end) = (server.clone(), end.clone());
+            let turn = format!("SELECT GET_LOCK({TURN},60), SLEEP(0.7), RELEASE_LOCK({TURN})");
+            std::thread::spawn(move || {
+                while !end.load(Ordering::SeqCst) {
+                    server.sql(&turn).unwrap();
+                }
+            })
+        })
+        .collect();
+    let taken = async || {
+        let used = server.sql(&format!("SELECT IS_USED_LOCK({TURN})"));
+        used.unwrap() != "NULL"
+    };
+    eventually("somebody has the turn", taken).await;
+    // Each within the time that a reply is waited for, or it would be an error.
+    for _ in 0..5 {
+        let mine = client.mutex("a", LONG);
+        let reply = client.store.claim(&mine).await.unwrap();
+        assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
+        client.store.withdraw(&mine).await.unwrap();
+    }
+    let released = other.store.release(&hold(&theirs, &grant)).await.unwrap();
+    assert_eq!(released, ReleaseReply::Released);
+    end.store(true, Ordering::SeqCst);
+    for session in sessions {
+        session.join().unwrap();
+    }
+    all_free(&server).await;
 }

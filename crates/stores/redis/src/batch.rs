@@ -28,20 +28,22 @@ impl Session {
     }
 
     async fn send_batch(&self, live: &Live, calls: &[Call]) -> Result<Vec<Outcome>, Trouble> {
+        let limit = self.limit(calls.iter().filter_map(|call| call.limit).min());
         let mut pipeline = Pipeline::new();
         for call in calls {
             pipeline.add_command(call.script.by_hash(call, live.server.run()));
         }
         let wait = calls.iter().map(|call| call.wait).max().unwrap_or(0);
         if wait > 0 {
-            pipeline.add_command(replicas::wait(wait, self.timeout()));
+            pipeline.add_command(replicas::wait(wait, limit));
         }
-        let mut replies = self.send(live, &pipeline).await?.into_iter();
+        let mut replies = self.send(live, &pipeline, limit).await?.into_iter();
         let done: Vec<_> = replies.by_ref().take(calls.len()).collect();
         let acks = replies.next();
         let settled = done.into_iter().zip(calls).map(|(reply, call)| {
             let reply = reply.extract_error();
             let reply = reply.map_err(|error| self.trouble(live, error))?;
+            self.note(live, call, &reply);
             let to = &live.server.address;
             replicas::settled(call, reply, acks.clone(), to).map_err(Trouble::Ours)
         });

@@ -165,7 +165,13 @@ impl Config {
         };
         let wait = number(url, "wait")?;
         let mut db = number::<i64>(url, "db")?;
-        let encrypted = scheme == "rediss" || url.take("tls").is_some_and(|on| on != "no");
+        let encrypted = url.take_switch_or("tls", scheme == "rediss")?;
+        if scheme == "rediss" && !encrypted {
+            return Err(
+                Error::invalid("tls=off contradicts the scheme, which is encrypted")
+                    .with_advice("use redis:// for a connection that is not encrypted"),
+            );
+        }
         let topology = if scheme == "redis+unix" {
             Topology::One(Address::Unix(PathBuf::from(decoded(&rest)?)))
         } else {
@@ -220,7 +226,7 @@ impl Config {
             )
             .with_advice("use it on one server, with sentinels or with redis+quorum:"));
         }
-        let files = url.take_tls_files(encrypted, "use rediss://, or tls=yes")?;
+        let files = url.take_tls_files(encrypted, "use rediss://, or tls=on")?;
         let tls = Tls {
             ca: files.ca,
             client: files.client,

@@ -12,9 +12,11 @@ use redis::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::claims::About;
 use crate::config::Config;
 use crate::error::strange;
 use crate::keys::Keys;
+use crate::ledger::Ledger;
 use crate::record::{Reply, millis};
 use crate::scripts::{Call, STEPS};
 use crate::servers::{Lane, Servers};
@@ -27,16 +29,44 @@ const MOST: usize = 64;
 const REQUESTS: usize = 2;
 
 /// One step on its way.
-struct Step {
-    key: String,
-    packed: Vec<u8>,
+pub(crate) struct Step {
+    pub(crate) key: String,
+    pub(crate) packed: Vec<u8>,
     /// Whether replicas must have it before it counts.
     wait: bool,
+    /// How long its reply is waited for, if not as long as any other.
+    pub(crate) limit: Option<Duration>,
     since: Instant,
-    answer: Answer,
+    pub(crate) answer: Answer,
 }
 
-type Answer = oneshot::Sender<Result<Reply>>;
+impl Step {
+    pub(crate) fn new(key: String, packed: Vec<u8>, wait: bool) -> (Self, Coming) {
+        let (to, coming) = oneshot::channel();
+        let answer = Answer {
+            to,
+            about: About::Other,
+        };
+        let step = Self {
+            key,
+            packed,
+            wait,
+            limit: None,
+            since: Instant::now(),
+            answer,
+        };
+        (step, coming)
+    }
+}
+
+/// An answer on its way.
+pub(crate) type Coming = oneshot::Receiver<Result<Reply>>;
+
+/// Who waits for an answer, and what it is about.
+pub(crate) struct Answer {
+    pub(crate) to: oneshot::Sender<Result<Reply>>,
+    pub(crate) about: About,
+}
 
 /// The steps for one server.
 #[derive(Default)]
@@ -50,7 +80,7 @@ type Queues = HashMap<Lane, Queue>;
 
 /// Gathers steps into calls.
 pub(crate) struct Group {
-    servers: Servers,
+    pub(crate) servers: Servers,
     /// What every call ends with.
     settings: Vec<Vec<u8>>,
     /// Whether the id of the server's run goes with every call.
@@ -58,8 +88,9 @@ pub(crate) struct Group {
     /// How many replicas must have a grant or a renewal.
     wait: u32,
     /// For how long a step may wait for its turn.
-    timeout: Duration,
+    pub(crate) timeout: Duration,
     queues: Mutex<Queues>,
+    pub(crate) ledger: Ledger,
 }
 
 impl std::fmt::Debug for Group {
@@ -77,6 +108,7 @@ impl Group {
             wait: config.wait,
             timeout: config.timeout,
             queues: Mutex::default(),
+            ledger: Ledger::default(),
         })
     }
 
@@ -86,26 +118,22 @@ impl Group {
 
     /// Puts a step on its way at once; its answer can be awaited on any executor. A dropped answer
     /// does not undo the step.
-    pub(crate) fn send(
-        self: &Arc<Self>,
-        key: String,
-        packed: Vec<u8>,
-        wait: bool,
-    ) -> oneshot::Receiver<Result<Reply>> {
-        let (answer, receiver) = oneshot::channel();
-        let lane = self.servers.lane(&key);
-        let step = Step {
-            key,
-            packed,
-            wait,
-            since: Instant::now(),
-            answer,
-        };
+    pub(crate) fn send(self: &Arc<Self>, key: String, packed: Vec<u8>, wait: bool) -> Coming {
+        let (step, coming) = Step::new(key, packed, wait);
+        self.enqueue(step);
+        coming
+    }
+
+    /// Puts a step on its way.
+    pub(crate) fn enqueue(self: &Arc<Self>, step: Step) {
+        let lane = self.servers.lane(&step.key);
+        // What has less time than others does not wait for a connection that stalls.
+        let requests = REQUESTS + usize::from(step.limit.is_some());
         let start = {
             let mut queues = self.queues();
             let queue = queues.entry(lane.clone()).or_default();
             queue.steps.push_back(step);
-            let start = queue.requests < REQUESTS;
+            let start = queue.requests < requests;
             queue.requests += usize::from(start);
             start
         };
@@ -117,20 +145,9 @@ impl Group {
                 std::mem::take(&mut queue.steps)
             };
             for step in steps {
-                let _ = step.answer.send(Err(error.clone()));
+                self.tell(step.answer, Err(error.clone()));
             }
         }
-        receiver
-    }
-
-    /// Sends a step and waits for its answer.
-    pub(crate) async fn run(
-        self: &Arc<Self>,
-        key: String,
-        packed: Vec<u8>,
-        wait: bool,
-    ) -> Result<Reply> {
-        answered(self.send(key, packed, wait)).await
     }
 
     async fn pump(self: Arc<Self>, lane: Lane) {
@@ -164,14 +181,12 @@ impl Group {
                 return;
             }
             let text = format!("the server has kept others waiting for {:?}", self.timeout);
-            let _ = step
-                .answer
-                .send(Err(Error::new(ErrorKind::Unreachable, text)));
+            self.tell(step.answer, Err(Error::new(ErrorKind::Unreachable, text)));
         }
     }
 
     /// Sends steps in one request, in as many calls as it takes.
-    async fn request(&self, lane: &Lane, steps: Vec<Step>) {
+    async fn request(self: &Arc<Self>, lane: &Lane, steps: Vec<Step>) {
         let mut groups: Vec<Vec<Step>> = Vec::new();
         for step in steps {
             let shares = |group: &&mut Vec<Step>| {
@@ -197,6 +212,7 @@ impl Group {
         let mut args = Vec::with_capacity(steps.len() + self.settings.len());
         let mut answers = Vec::with_capacity(steps.len());
         let mut wait = 0;
+        let limit = steps.iter().filter_map(|step| step.limit).min();
         for step in steps {
             if step.wait {
                 wait = self.wait;
@@ -213,21 +229,31 @@ impl Group {
             args,
             run_at,
             wait,
+            limit,
         };
         (call, answers)
     }
 
-    /// Callers may have gone.
-    fn answer(&self, answers: Vec<Answer>, outcome: Result<Value>) {
+    fn answer(self: &Arc<Self>, answers: Vec<Answer>, outcome: Result<Value>) {
         let to = self.servers.scheme();
         let error = match outcome {
-            Ok(Value::Array(replies)) if replies.len() == answers.len() => {
+            // After the replies comes the server's time.
+            Ok(Value::Array(replies)) if replies.len() == answers.len() + 1 => {
                 for (answer, reply) in answers.into_iter().zip(replies) {
                     let reply = match &reply {
                         Value::BulkString(bytes) => Reply::decode(bytes),
                         _ => None,
                     };
-                    let _ = answer.send(reply.ok_or_else(|| strange(to)));
+                    match (reply, answer) {
+                        (
+                            Some(Reply::Late { now }),
+                            Answer {
+                                to,
+                                about: About::Claim(claimed),
+                            },
+                        ) => self.send_again(claimed, now, to),
+                        (reply, answer) => self.tell(answer, reply.ok_or_else(|| strange(to))),
+                    }
                 }
                 return;
             }
@@ -235,7 +261,7 @@ impl Group {
             Err(error) => error,
         };
         for answer in answers {
-            let _ = answer.send(Err(error.clone()));
+            self.tell(answer, Err(error.clone()));
         }
     }
 }
@@ -268,7 +294,9 @@ fn settings(servers: &Servers, config: &Config, keys: &Keys) -> Vec<Vec<u8>> {
 }
 
 /// Waits for the answer to a step.
-pub(crate) async fn answered(answer: oneshot::Receiver<Result<Reply>>) -> Result<Reply> {
+pub(crate) async fn answered(
+    answer: impl Future<Output = Result<Result<Reply>, oneshot::error::RecvError>>,
+) -> Result<Reply> {
     answer.await.unwrap_or_else(|_| {
         Err(Error::new(ErrorKind::Unreachable, "the step was lost")
             .with_effect(clinch_core::Effect::Possible))

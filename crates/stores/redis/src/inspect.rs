@@ -34,6 +34,7 @@ pub(crate) async fn look(
         args: Vec::new(),
         run_at: None,
         wait: 0,
+        limit: None,
     };
     let reply = servers.call(call).await?;
     let Value::Array(views) = reply else {

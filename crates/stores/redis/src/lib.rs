@@ -2,12 +2,13 @@
 //! independent servers.
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
-//! `group` (steps of many tasks in few calls), `servers` and `session` (where they go), the script
+//! `group` (steps of many tasks in few calls), `claims` and `ledger` (requests without a reply), `servers` and `session` (where they go), the script
 //! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. What a cluster needs
 //! more is in `cluster`, `route`, `shards` and `listener`. Several independent servers are in `quorum`,
 //! the locks of other libraries in `guest`.
 
 mod batch;
+mod claims;
 mod cluster;
 mod config;
 mod doctor;
@@ -19,17 +20,20 @@ mod group;
 mod guest;
 mod inspect;
 mod keys;
+mod ledger;
 mod listener;
 mod open;
 mod promises;
 mod quorum;
 mod record;
+mod renewals;
 mod replicas;
 mod route;
 mod scripts;
 mod sentinel;
 mod sentinel_watch;
 mod server;
+mod server_clock;
 mod servers;
 mod session;
 mod shards;

@@ -134,7 +134,11 @@ impl Listener {
             true => {
                 let mut pipeline = redis::pipe();
                 pipeline.cmd("ASKING").add_command(cmd);
-                let reply = self.session.send(&live, &pipeline).await?.pop();
+                let reply = self
+                    .session
+                    .send(&live, &pipeline, self.session.limit(None))
+                    .await?
+                    .pop();
                 let reply = reply.unwrap_or(Value::Nil).extract_error();
                 reply.map_err(|error| self.session.trouble(&live, error))?
             }

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use clinch_core::machine::{Entry, Phase};
 use clinch_core::store::{
-    Busy, Claim, ClaimReply, Ending, Grant, Hold, LostReason, Predecessor, Queued, Renewal,
+    Busy, Claim, ClaimReply, Ending, Evicted, Grant, Hold, LostReason, Predecessor, Queued, Renewal,
 };
 use clinch_core::{BootTime, ClientInfo, OwnerId, RequestId, Result};
 
 /// A step of the script, ready to be sent.
 pub(crate) mod step {
     use super::*;
+
+    /// Where a claim says until when it may be applied.
+    const LATEST: std::ops::Range<usize> = 25..33;
 
     pub(crate) fn claim(claim: &Claim, after: u64) -> Vec<u8> {
         claim_as(u8::from(claim.queue), claim, after)
@@ -22,10 +25,18 @@ pub(crate) mod step {
         claim_as(2, claim, after)
     }
 
+    /// Sets until when the server may apply this claim as a new one, by its clock.
+    pub(crate) fn set_latest(claim: &mut [u8], latest: u64) {
+        if let Some(place) = claim.get_mut(LATEST) {
+            place.copy_from_slice(&latest.to_le_bytes());
+        }
+    }
+
     fn claim_as(kind: u8, claim: &Claim, after: u64) -> Vec<u8> {
         let details = details(claim);
-        let mut out = head(b'c', claim.request, 64 + details.len());
+        let mut out = head(b'c', claim.request, 72 + details.len());
         out.extend(after.to_le_bytes());
+        out.extend(0_u64.to_le_bytes());
         out.extend(claim.limit.to_le_bytes());
         out.push(kind);
         // From here on as in the record that the script makes of it.
@@ -80,14 +91,19 @@ pub(crate) mod step {
         out
     }
 
-    pub(crate) fn release(hold: &Hold) -> Vec<u8> {
-        let mut out = head(b'r', hold.request, 8);
+    /// A copy of the claim may be applied until `keep`: for that long its end is remembered.
+    pub(crate) fn release(hold: &Hold, keep: u64) -> Vec<u8> {
+        let mut out = head(b'r', hold.request, 16);
         out.extend(hold.seq.to_le_bytes());
+        out.extend(keep.to_le_bytes());
         out
     }
 
-    pub(crate) fn withdraw(request: RequestId) -> Vec<u8> {
-        head(b'w', request, 0)
+    /// The same of a withdrawal.
+    pub(crate) fn withdraw(request: RequestId, keep: u64) -> Vec<u8> {
+        let mut out = head(b'w', request, 8);
+        out.extend(keep.to_le_bytes());
+        out
     }
 
     pub(crate) fn evict(seq: Option<u64>) -> Vec<u8> {
@@ -162,7 +178,11 @@ pub(crate) enum Reply {
     Yes,
     /// Not held any more, or never.
     No(LostReason),
-    Evicted(Vec<u64>),
+    Evicted(Evicted),
+    /// The claim came too late to be applied as a new one; the server's time.
+    Late {
+        now: u64,
+    },
     /// No vote: this number has been given.
     Behind {
         last: u64,
@@ -193,12 +213,17 @@ impl Reply {
                 code => ending(code)?.into(),
             }),
             b'E' => {
-                let mut seqs = Vec::new();
+                let mut evicted = Evicted::default();
                 while !reader.0.is_empty() {
-                    seqs.push(reader.u64()?);
+                    match reader.byte()? {
+                        b'H' => evicted.seqs.push(reader.u64()?),
+                        b'D' => evicted.delays.push(reader.u64()?),
+                        _ => return None,
+                    }
                 }
-                Self::Evicted(seqs)
+                Self::Evicted(evicted)
             }
+            b'T' => Self::Late { now: reader.u64()? },
             b'L' => Self::Behind {
                 last: reader.u64()?,
             },

@@ -77,6 +77,7 @@ mod tests {
             args: steps.iter().map(|step| step.as_bytes().to_vec()).collect(),
             run_at: None,
             wait: 2,
+            limit: None,
         }
     }
 

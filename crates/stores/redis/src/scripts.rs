@@ -1,6 +1,7 @@
 //! The scripts that run inside Redis.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use redis::Cmd;
 
@@ -62,6 +63,8 @@ pub(crate) struct Call {
     pub(crate) run_at: Option<usize>,
     /// How many replicas must have what it changed.
     pub(crate) wait: u32,
+    /// How long its reply is waited for, if not as long as any other.
+    pub(crate) limit: Option<Duration>,
 }
 
 impl Call {

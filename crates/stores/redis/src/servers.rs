@@ -54,6 +54,15 @@ impl Servers {
         }
     }
 
+    /// What time it is there by its own clock, in ms since 2020; 0 if it is not known.
+    pub(crate) fn time(&self, lane: &Lane) -> u64 {
+        match (self, lane) {
+            (Self::One(session, _), _) => session.clock.now(),
+            (Self::Cluster(cluster), Some(at)) => cluster.node(at).commands.clock.now(),
+            (Self::Cluster(_), None) => 0,
+        }
+    }
+
     /// Connects, and checks that locks can live there.
     pub(crate) async fn connect(&self) -> Result<()> {
         match self {

@@ -21,6 +21,7 @@ use crate::error::{connecting, is_broken, is_denied, sending};
 use crate::replicas;
 use crate::scripts::{Call, STEPS};
 use crate::server::{self, Server};
+use crate::server_clock::ServerClock;
 
 /// Commands under way on one connection before callers wait.
 const UNDER_WAY: usize = 4096;
@@ -92,6 +93,8 @@ pub(crate) struct Session {
     /// How often another server has taken over.
     moves: watch::Sender<u64>,
     commands: AtomicU64,
+    /// What time it is at the server.
+    pub(crate) clock: ServerClock,
 }
 
 impl Session {
@@ -110,6 +113,7 @@ impl Session {
             made: AtomicU64::default(),
             moves: watch::Sender::default(),
             commands: AtomicU64::default(),
+            clock: ServerClock::default(),
         })
     }
 
@@ -258,6 +262,7 @@ impl Session {
             Err(error) => return Err(failed(error)),
         };
         server::check(&server, &self.config)?;
+        self.clock.begin(server.field("server_time_usec"));
         if let Err(error) = listening {
             // Waiters still repeat their claims.
             tracing::warn!(%error, "cannot listen for wakes: waiting by polling");
@@ -321,15 +326,29 @@ impl Session {
                 if error.kind() == Kind::Server(ServerErrorKind::NoScript) =>
             {
                 let by_text = call.script.by_text(call, live.server.run());
-                self.run(&live, by_text, call, asking).await
+                let reply = self.run(&live, by_text, call, asking).await?;
+                self.note(&live, call, &reply);
+                Ok(reply)
             }
             Ok(reply) => {
-                if call.script.hash() == STEPS.hash() && says_read_only(&reply) {
-                    self.give_up(live.number);
-                }
+                self.note(&live, call, &reply);
                 Ok(reply)
             }
             outcome => outcome,
+        }
+    }
+
+    /// Takes from the reply to steps what it says of the server.
+    pub(crate) fn note(&self, live: &Live, call: &Call, reply: &Value) {
+        let Value::Array(replies) = reply else { return };
+        if call.script.hash() != STEPS.hash() {
+            return;
+        }
+        if let Some(Value::Int(now)) = replies.last() {
+            self.clock.heard(u64::try_from(*now).unwrap_or(0));
+        }
+        if says_read_only(replies) {
+            self.give_up(live.number);
         }
     }
 
@@ -340,8 +359,9 @@ impl Session {
         call: &Call,
         asking: bool,
     ) -> Result<Value, Trouble> {
+        let limit = self.limit(call.limit);
         if call.wait == 0 && !asking {
-            return self.query(live, &cmd).await;
+            return self.query_within(live, &cmd, limit).await;
         }
         let mut pipeline = Pipeline::new();
         if asking {
@@ -349,9 +369,9 @@ impl Session {
         }
         pipeline.add_command(cmd);
         if call.wait > 0 {
-            pipeline.add_command(replicas::wait(call.wait, self.config.timeout));
+            pipeline.add_command(replicas::wait(call.wait, limit));
         }
-        let replies = self.send(live, &pipeline).await?;
+        let replies = self.send(live, &pipeline, limit).await?;
         let mut replies = replies.into_iter().skip(usize::from(asking));
         let reply = replies.next().unwrap_or(Value::Nil);
         let reply = reply
@@ -361,8 +381,9 @@ impl Session {
     }
 
     /// How long a reply is waited for.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.config.timeout
+    pub(crate) fn limit(&self, wanted: Option<Duration>) -> Duration {
+        let timeout = self.config.timeout;
+        wanted.map_or(timeout, |limit| limit.min(timeout))
     }
 
     /// Sends several commands in one request; the keeper must poll this.
@@ -370,21 +391,31 @@ impl Session {
         &self,
         live: &Live,
         pipeline: &Pipeline,
+        limit: Duration,
     ) -> Result<Vec<Value>, Trouble> {
         let count = pipeline.len();
         let commands = u64::try_from(count).unwrap_or(u64::MAX);
         self.commands.fetch_add(commands, Ordering::Relaxed);
         let mut connection = live.connection.clone();
         let replies = connection.req_packed_commands(pipeline, 0, count);
-        self.within(live, replies).await
+        self.within(live, limit, replies).await
     }
 
     /// Sends one command; the keeper must poll this.
     pub(crate) async fn query(&self, live: &Live, cmd: &Cmd) -> Result<Value, Trouble> {
+        self.query_within(live, cmd, self.limit(None)).await
+    }
+
+    async fn query_within(
+        &self,
+        live: &Live,
+        cmd: &Cmd,
+        limit: Duration,
+    ) -> Result<Value, Trouble> {
         self.commands.fetch_add(1, Ordering::Relaxed);
         let mut connection = live.connection.clone();
         let reply = connection.req_packed_command(cmd);
-        let reply = self.within(live, reply).await?;
+        let reply = self.within(live, limit, reply).await?;
         reply
             .extract_error()
             .map_err(|error| self.trouble(live, error))
@@ -395,15 +426,16 @@ impl Session {
     async fn within<T>(
         &self,
         live: &Live,
+        limit: Duration,
         reply: impl Future<Output = redis::RedisResult<T>>,
     ) -> Result<T, Trouble> {
         let mut moved = self.moves.subscribe();
         let to = &live.server.address;
         let why = tokio::select! {
             biased;
-            reply = tokio::time::timeout(self.config.timeout, reply) => match reply {
+            reply = tokio::time::timeout(limit, reply) => match reply {
                 Ok(reply) => return reply.map_err(|error| self.trouble(live, error)),
-                Err(_) => format!("{to} does not answer within {:?}", self.config.timeout),
+                Err(_) => format!("{to} does not answer within {limit:?}"),
             },
             Ok(_) = moved.wait_for(|moves| *moves > live.moves) => {
                 format!("{to} is not the master any more")
@@ -426,7 +458,9 @@ impl Session {
         let live = self.live().await?;
         let mut connection = live.connection.clone();
         self.commands.fetch_add(1, Ordering::Relaxed);
-        let subscribed = self.within(&live, connection.subscribe(channel)).await;
+        let subscribed = self
+            .within(&live, self.limit(None), connection.subscribe(channel))
+            .await;
         subscribed.map_err(Error::from)
     }
 
@@ -436,7 +470,8 @@ impl Session {
         let mut connection = live.connection.clone();
         self.commands.fetch_add(1, Ordering::Relaxed);
         // Without a connection there is no subscription either.
-        let _ = self.within(&live, connection.unsubscribe(channel)).await;
+        let ended = connection.unsubscribe(channel);
+        let _ = self.within(&live, self.limit(None), ended).await;
     }
 }
 
@@ -466,10 +501,10 @@ impl From<Trouble> for Error {
 }
 
 /// Whether a step has failed because the server, a master when we connected, is a replica by now.
-fn says_read_only(reply: &Value) -> bool {
+fn says_read_only(replies: &[Value]) -> bool {
     let failed =
         |reply: &Value| matches!(reply, Value::BulkString(text) if text.starts_with(b"!READONLY"));
-    matches!(reply, Value::Array(replies) if replies.iter().any(failed))
+    replies.iter().any(failed)
 }
 
 /// A client of the driver for one server.

@@ -14,9 +14,10 @@ use clinch_core::{ClientId, Error, ErrorKind, LostReason, MAX_NAME, Name, Result
 use crate::cluster::Cluster;
 use crate::config::{Config, Topology};
 use crate::floor::{ListBaton, ScriptFloor};
-use crate::group::{Group, answered};
+use crate::group::{Coming, Group, answered};
 use crate::keys::Keys;
 use crate::record::{Reply, expect, step};
+use crate::renewals::{self, Patience};
 use crate::sentinel::Sentinels;
 use crate::servers::Servers;
 use crate::session::{Listen, Session};
@@ -71,7 +72,12 @@ impl RedisStore {
                 ears.clone(),
                 me,
             )),
-            _ => return Err(Error::invalid("not yet")),
+            Topology::Quorum(..) => {
+                return Err(
+                    Error::invalid("several independent servers are another store")
+                        .with_advice("open the URL with clinch_redis::open"),
+                );
+            }
         };
         let mut info = Self::describe(config.scheme);
         if let Some(longest) = config.strict {
@@ -125,6 +131,17 @@ impl RedisStore {
         }
     }
 
+    /// A hold is lost, and nobody will release it: copies of its claim must find that it has ended.
+    fn abandon(&self, hold: &Hold) {
+        if self.group.is_unanswered(hold.request) {
+            // Without an answer a copy can be applied for a few seconds more.
+            drop(
+                self.group
+                    .withdraw(self.keys.state(&hold.name), hold.request),
+            );
+        }
+    }
+
     fn explain(&self, error: Error) -> Error {
         error.or_store(self.info.scheme)
     }
@@ -133,10 +150,15 @@ impl RedisStore {
         &self,
         name: &Name,
         packed: Vec<u8>,
-        wait: bool,
         pick: impl FnOnce(Reply) -> Option<T>,
     ) -> Result<T> {
-        let reply = self.group.run(self.keys.state(name), packed, wait).await;
+        let coming = self.group.send(self.keys.state(name), packed, false);
+        self.picked(coming, pick).await
+    }
+
+    /// The answer to a step that is on its way.
+    async fn picked<T>(&self, coming: Coming, pick: impl FnOnce(Reply) -> Option<T>) -> Result<T> {
+        let reply = answered(coming).await;
         reply
             .and_then(|reply| expect(reply, self.info.scheme, pick))
             .map_err(|error| self.explain(error))
@@ -164,8 +186,9 @@ impl Store for RedisStore {
         let packed = step::claim(claim, self.ears.greatest());
         let key = self.keys.state(&claim.name);
         let listening = self.servers.subscription(&key);
+        let coming = self.group.claim(key.clone(), claim, packed);
         let reply = self
-            .step(&claim.name, packed, true, |reply| match reply {
+            .picked(coming, |reply| match reply {
                 Reply::Mismatch { limit } => Some(Err(mismatch(&claim.name, limit, claim.limit))),
                 reply => {
                     let same = self.servers.subscription(&key) == listening;
@@ -187,35 +210,37 @@ impl Store for RedisStore {
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
         self.check_open()?;
-        let sent: Vec<_> = renewals
-            .iter()
-            .map(|renewal| {
-                let key = self.keys.state(&renewal.hold.name);
-                self.group.send(key, step::renew(renewal), true)
-            })
-            .collect();
-        let mut replies = Vec::with_capacity(sent.len());
-        for answer in sent {
-            let reply = answered(answer).await;
+        let patience = Patience::of(renewals);
+        let send = |renewal: &Renewal| {
+            let key = self.keys.state(&renewal.hold.name);
+            self.group.renew(key, renewal, patience.reply)
+        };
+        let sent: Vec<_> = renewals.iter().map(send).collect();
+        let mut waiting = patience.start();
+        let mut outcomes = Vec::with_capacity(sent.len());
+        for (answer, renewal) in sent.into_iter().zip(renewals) {
+            let reply = waiting.answered(answer).await;
             let held = reply.and_then(|reply| expect(reply, self.info.scheme, held));
-            replies.push(match held {
-                Ok(Ok(())) => RenewReply::Held,
-                Ok(Err(reason)) => RenewReply::Lost(reason),
+            outcomes.push(match held {
+                Ok(Ok(())) => Ok(RenewReply::Held),
+                Ok(Err(reason)) => {
+                    self.abandon(&renewal.hold);
+                    Ok(RenewReply::Lost(reason))
+                }
                 // Something else has written over this lock: it takes no other hold with it.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     tracing::error!(%error, "a hold is lost");
-                    RenewReply::Lost(LostReason::Forgotten)
+                    Ok(RenewReply::Lost(LostReason::Forgotten))
                 }
-                Err(error) => return Err(self.explain(error)),
+                Err(error) => Err(error),
             });
         }
-        Ok(replies)
+        renewals::each_or_error(outcomes).map_err(|error| self.explain(error))
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
-        let held = self
-            .step(&hold.name, step::release(hold), false, held)
-            .await?;
+        let coming = self.group.release(self.keys.state(&hold.name), hold);
+        let held = self.picked(coming, held).await?;
         Ok(match held {
             Ok(()) => ReleaseReply::Released,
             Err(reason) => ReleaseReply::WasLost(reason),
@@ -223,19 +248,18 @@ impl Store for RedisStore {
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        let packed = step::withdraw(claim.request);
-        self.step(&claim.name, packed, false, held).await?.ok();
+        let key = self.keys.state(&claim.name);
+        let coming = self.group.withdraw(key, claim.request);
+        self.picked(coming, held).await?.ok();
         Ok(())
     }
 
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
         self.check_open()?;
-        Ok(
-            match self.step(name, step::check(seq), false, held).await? {
-                Ok(()) => Freshness::Current,
-                Err(_) => Freshness::Stale,
-            },
-        )
+        Ok(match self.step(name, step::check(seq), held).await? {
+            Ok(()) => Freshness::Current,
+            Err(_) => Freshness::Stale,
+        })
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
@@ -283,16 +307,11 @@ impl Store for RedisStore {
 
     async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
         self.check_open()?;
-        let seqs = self
-            .step(name, step::evict(seq), false, |reply| match reply {
-                Reply::Evicted(seqs) => Some(seqs),
-                _ => None,
-            })
-            .await?;
-        Ok(Evicted {
-            seqs,
-            ..Evicted::default()
+        self.step(name, step::evict(seq), |reply| match reply {
+            Reply::Evicted(evicted) => Some(evicted),
+            _ => None,
         })
+        .await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

@@ -1,6 +1,6 @@
 //! Strict mode: after a loss of data nothing is granted until every hold of before has ended.
 //!
-//! `scripts/steps.lua` keeps it; here are the limits that it sets, and what people are told.
+//! `scripts/steps/main.lua` keeps it; here are the limits that it sets, and what people hear of it.
 
 use std::sync::Arc;
 use std::time::Duration;

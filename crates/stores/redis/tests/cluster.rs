@@ -495,3 +495,41 @@ async fn the_wrong_scheme_is_named() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("redis+cluster://"), "{error}");
 }
+
+/// One of three masters dies and nobody takes its slots: the holds on the others live on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_master_costs_only_the_holds_on_it() {
+    let cluster = Cluster::start().unwrap();
+    for server in cluster.nodes() {
+        for (name, value) in [
+            ("cluster-require-full-coverage", "no"),
+            ("cluster-replica-no-failover", "yes"),
+        ] {
+            server.cli(&["CONFIG", "SET", name, value]).unwrap();
+        }
+    }
+    let ns = "dead";
+    let a = Client::open(&cluster.url(), ns).await;
+    let lease = Duration::from_secs(9);
+    let dead = cluster.node_of(&key(ns, "n/0")).unwrap();
+    let (mut there, mut elsewhere) = (Vec::new(), Vec::new());
+    for n in 0..30 {
+        let name = format!("n/{n}");
+        let guard = a.lock(&name).lease(lease).acquire().await.unwrap();
+        match cluster.node_of(&key(ns, &name)).unwrap() == dead {
+            true => there.push(guard),
+            false => elsewhere.push(guard),
+        }
+    }
+    assert!(there.len() > 3 && elsewhere.len() > 10);
+    cluster.kill(dead).unwrap();
+    for guard in &there {
+        soon("the loss of those on the dead master", guard.lost()).await;
+    }
+    // They have been renewed since it died, and are renewed on.
+    tokio::time::sleep(lease * 3 / 2).await;
+    for guard in elsewhere {
+        assert!(guard.is_valid(), "{} was lost", guard.name());
+        assert_eq!(guard.release().await.unwrap(), ReleaseReply::Released);
+    }
+}

@@ -182,6 +182,11 @@ impl Subject for Quorum {
         clinch_redis::open(&url.parse()?, context).await
     }
 
+    /// Each grant and renewal waits for several servers, which share the machine with the cases.
+    fn lease(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
     /// With all of them, what differs: semaphores, and every promise once more.
     fn wants(&self, case: &Case) -> bool {
         let groups = [

@@ -209,6 +209,29 @@ async fn encrypted_connections() {
 }
 
 #[tokio::test]
+async fn the_switch_for_encryption_says_what_it_means() {
+    let plain = Redis::start().unwrap();
+    for off in ["off", "no"] {
+        works(&format!("{}/?tls={off}", plain.url())).await;
+    }
+    let server = Redis::with().tls().start().unwrap();
+    let ca = server.ca_file().unwrap().display().to_string();
+    let port = server.port();
+    for on in ["on", "yes"] {
+        works(&format!("{}/?tls={on}&ca={ca}", server.url())).await;
+        works(&format!("redis://127.0.0.1:{port}/?tls={on}&ca={ca}")).await;
+    }
+    for (wrong, says) in [
+        (format!("{}/?tls=off", server.url()), "tls=off"),
+        (format!("{}/?tls=maybe", plain.url()), "tls=maybe"),
+    ] {
+        let error = Client::refusal(&wrong).await;
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn client_certificates() {
     let server = Redis::with().tls_client_certificates().start().unwrap();
     let files = server.certificates().unwrap();

@@ -16,7 +16,7 @@ use clinch_core::{Clinch, Guard, LostReason, Status};
 use clinch_testkit::proxy::{Direction, Flow, Link, Proxy, Then};
 use clinch_testkit::servers::Redis;
 use clinch_testkit::wait::{eventually, soon};
-use common::{Client, LONG, all_free, clinch, holders, number, pass, proxy, through};
+use common::{Client, LONG, all_free, calls, clinch, holders, number, pass, proxy, through};
 
 /// A lease that a hold survives if the next connection works: replies are waited for 500 ms.
 const LEASE: Duration = Duration::from_secs(4);
@@ -242,21 +242,12 @@ async fn a_claim_that_arrives_after_its_withdrawal_is_refused() {
     let error = client.store.claim(&claim).await.unwrap_err();
     assert!(error.may_have_taken_effect(), "{error}");
     client.store.withdraw(&claim).await.unwrap();
-    let calls = || {
-        let stats = server.info("commandstats").unwrap();
-        let of = |name: &str| {
-            let stat = stats
-                .get(&format!("cmdstat_{name}"))
-                .cloned()
-                .unwrap_or_default();
-            let calls = stat.split(['=', ',']).nth(1).unwrap_or("0").to_owned();
-            calls.parse::<u64>().unwrap()
-        };
-        of("evalsha") + of("eval")
-    };
-    let before = calls();
+    let before = calls(&server);
     old.flow(Direction::Up, Flow::Pass);
-    eventually("the late copy has arrived", async || calls() > before).await;
+    eventually("the late copy has arrived", async || {
+        calls(&server) > before
+    })
+    .await;
     assert_eq!(holders(&server, "a").await, 0);
     let reply = client.store.claim(&claim).await.unwrap();
     assert!(matches!(reply, ClaimReply::Gone(_)), "{reply:?}");
@@ -370,4 +361,33 @@ async fn a_silent_server_fails_all_callers_together() {
     assert!(took < Duration::from_millis(2000), "{took:?}");
     proxy.heal();
     client.granted(&client.mutex("after", LONG)).await;
+}
+
+/// A connection goes silent: it is given up in time for a short lease as well, whatever the timeout of
+/// replies is. Nobody else's requests have to show that it is silent.
+#[tokio::test]
+async fn a_silent_connection_costs_no_hold_with_a_short_lease() {
+    let server = Redis::start().unwrap();
+    let proxy = proxy(&server).await;
+    let clinch = clinch(&format!("redis://{}/?timeout=20s", proxy.addr())).await;
+    let lease = Duration::from_secs(6);
+    let guard = clinch.lock("a").lease(lease).acquire().await.unwrap();
+    let claimed = clinch.lock("b").lease(LONG).acquire().await.unwrap();
+    let old = proxy.links().pop().unwrap();
+    old.flow(Direction::Down, Flow::Blackhole);
+    // Both requests that may be under way at once are, and wait for their replies.
+    let waiting: Vec<_> = (0..2)
+        .map(|n| {
+            let clinch = clinch.clone();
+            tokio::task::spawn(async move { clinch.inspect(&format!("x{n}")).await.map(drop) })
+        })
+        .collect();
+    let lost = tokio::select! {
+        reason = guard.lost() => Some(reason),
+        () = pass(lease * 3 / 2) => None,
+    };
+    assert_eq!(lost, None);
+    assert!(guard.is_valid());
+    assert!(claimed.is_valid());
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }

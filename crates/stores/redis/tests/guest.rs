@@ -562,3 +562,61 @@ async fn what_a_guest_cannot_be_is_refused_when_it_is_opened() {
         assert!(error.advice().is_some());
     }
 }
+
+/// The first copy of a claim arrives when its hold was released, and many others have used the lock.
+#[tokio::test]
+async fn a_claim_that_arrives_after_other_holders_takes_nothing() {
+    for (layout, much_later) in LAYOUTS
+        .iter()
+        .flat_map(|layout| [(layout, false), (layout, true)])
+    {
+        let server = Redis::with().clock_shim().start().unwrap();
+        let proxy = proxied(&server).await;
+        let (store, claim) = raw(&through(&proxy, layout), "a").await;
+        let (other, _) = raw(&direct(&server, layout), "a").await;
+        let use_once = async |store: &Arc<dyn Store>, claim: &Claim| {
+            let ClaimReply::Granted(grant) = store.claim(claim).await.unwrap() else {
+                panic!("it is free");
+            };
+            let hold = Hold {
+                name: claim.name.clone(),
+                request: claim.request,
+                seq: grant.seq,
+            };
+            assert!(store.release(&hold).await.unwrap().was_held());
+        };
+        let identity = clinch_core::Identity::new();
+        let another = || Claim {
+            request: identity.request(),
+            ..claim.clone()
+        };
+        use_once(&store, &another()).await;
+        let old = proxy.links().pop().unwrap();
+        old.flow(Direction::Up, Flow::Hold);
+        assert!(
+            store
+                .claim(&claim)
+                .await
+                .unwrap_err()
+                .may_have_taken_effect()
+        );
+        use_once(&store, &claim).await;
+        if much_later {
+            let hour = Duration::from_secs(3600);
+            server
+                .step_clock(hour, clinch_testkit::servers::Step::Forward)
+                .unwrap();
+        }
+        // More than are remembered in any case.
+        for _ in 0..40 {
+            use_once(&other, &another()).await;
+        }
+        let before = calls(&server);
+        old.flow(Direction::Up, Flow::Pass);
+        eventually("the late copy has arrived", async || {
+            calls(&server) > before
+        })
+        .await;
+        assert!(!exists(&server, "a"), "{layout} {much_later}");
+    }
+}

@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn unknown_parameters_and_bad_values_are_refused() {
         let e = config("sqlite:/a?bussy=1s").unwrap_err().to_string();
-        assert!(e.contains("bussy") && e.contains("busy"), "{e}");
+        assert!(e.contains("bussy") && e.contains("it takes busy"), "{e}");
         assert!(config("sqlite:/a?busy=5").is_err());
         assert!(config("sqlite:/a%00b").is_err());
     }

@@ -6,7 +6,7 @@
 //! caller's thread: if another process is in a transaction, the queue passes to the writer thread,
 //! which waits for its turn.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(crate) struct Writer {
     counters: Arc<Counters>,
     bells: Arc<Bells>,
     /// The process that opened the store: a child that was forked from it may not touch it.
-    process: AtomicU32,
+    process: u32,
 }
 
 impl Writer {
@@ -61,19 +61,14 @@ impl Writer {
             thread_runs: AtomicBool::new(false),
             busy,
             bells,
-            process: AtomicU32::new(std::process::id()),
+            process: std::process::id(),
         }
     }
 
     /// Whether this process was forked from the one that opened the store. To be asked before any
     /// lock is taken: a thread that the fork has not copied may hold it for ever.
     pub(crate) fn is_forked(&self) -> bool {
-        self.process.load(Ordering::Relaxed) != std::process::id()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn pretend_fork(&self) {
-        self.process.store(0, Ordering::Relaxed);
+        self.process != std::process::id()
     }
 
     pub(crate) fn bells(&self) -> &Arc<Bells> {

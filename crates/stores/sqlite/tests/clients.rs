@@ -15,10 +15,13 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use clinch_core::blocking::block_on;
 use clinch_core::store::{
     ClaimReply, Ending, EventKind, LostReason, ReleaseReply, RenewReply, Renewal, Store, Wake,
 };
 use clinch_core::{Clock, ErrorKind};
+use clinch_testkit::fork::in_child;
+use clinch_testkit::wait::eventually;
 use common::{Client, Folder, hold, name};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -250,18 +253,16 @@ async fn nobody_watching_means_no_event_rows() {
     let events = a.store.events("").await.unwrap();
     b.granted(&b.mutex("m")).await;
     assert_eq!(rows(), 2);
-    let second = a.store.events("").await.unwrap();
+    let mut second = a.store.events("").await.unwrap();
     drop(events);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(rows(), 2);
-    drop(second);
-    for _ in 0..100 {
-        if rows() == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    // The end of the first one ends nothing for the second one.
+    for number in 0..20 {
+        b.granted(&b.mutex(&format!("m{number}"))).await;
+        let event = soon(second.next()).await.unwrap();
+        assert_eq!(event.name.as_str(), format!("m{number}"));
     }
-    assert_eq!(rows(), 0);
+    drop(second);
+    eventually("nobody watches", async || rows() == 0).await;
     let _third = a.store.events("").await.unwrap();
     assert_eq!(rows(), 1);
     a.store.close().await.unwrap();
@@ -437,4 +438,53 @@ async fn close_waits_for_another_processs_transaction() {
     let (closed, ()) = tokio::join!(soon(a.store.close()), ending);
     closed.unwrap();
     b.granted(&b.mutex("n")).await;
+}
+
+#[tokio::test]
+async fn a_store_that_is_dropped_in_a_forked_child_leaves_the_parents_session() {
+    let folder = Folder::new();
+    let (a, b) = (folder.client(), folder.client());
+    let claim = a.mutex("n");
+    let grant = a.granted(&claim).await;
+    let session = folder
+        .0
+        .join(format!("locks.db.sessions/{}.lock", a.identity.info().id));
+    let (mut copy, mut idle) = (Some(a), Some(folder.client()));
+    let sessions = || {
+        std::fs::read_dir(folder.0.join("locks.db.sessions"))
+            .unwrap()
+            .count()
+    };
+    let before = sessions();
+    in_child(|| {
+        let a = copy.take().ok_or("no client")?;
+        let refused = [
+            block_on(a.store.claim(&a.mutex("m"))).map(drop),
+            block_on(a.store.release(&hold(&claim, &grant))).map(drop),
+        ];
+        for outcome in refused {
+            let kind = outcome.map_err(|error| error.kind());
+            if kind != Err(ErrorKind::Closed) {
+                return Err(format!("{kind:?}"));
+            }
+        }
+        block_on(a.store.close()).map_err(|error| error.to_string())?;
+        // One with a claim, and one whose file would be removed.
+        drop((a, idle.take()));
+        Ok(())
+    })
+    .unwrap();
+    assert!(session.exists());
+    assert_eq!(sessions(), before);
+    let waiting = b.mutex("n");
+    b.queued(&waiting).await;
+    let a = copy.unwrap();
+    let renewal = Renewal {
+        hold: hold(&claim, &grant),
+        lease: claim.lease,
+        value: None,
+    };
+    assert_eq!(a.store.renew(&[renewal]).await.unwrap(), [RenewReply::Held]);
+    drop(a);
+    b.granted(&waiting).await;
 }

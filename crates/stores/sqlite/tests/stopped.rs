@@ -12,6 +12,7 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use clinch_core::{Clock, ErrorKind};
 use common::{Client, Folder, hold};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Stops in the middle of a transaction, when the test below starts it so.
+/// Stays in a transaction until its input ends, when the test below starts it so.
 #[test]
 fn helper_that_stops() {
     let Some(path) = std::env::var_os("CLINCH_TEST_STOP") else {
@@ -30,7 +31,8 @@ fn helper_that_stops() {
     let db = rusqlite::Connection::open(path).unwrap();
     db.execute_batch("BEGIN IMMEDIATE; DELETE FROM events;")
         .unwrap();
-    kill_process(rustix::process::getpid(), Signal::STOP).unwrap();
+    println!("\nready");
+    std::io::stdin().read_to_string(&mut String::new()).unwrap();
     db.execute_batch("ROLLBACK").unwrap();
 }
 
@@ -63,11 +65,16 @@ async fn a_process_that_stops_in_a_transaction_costs_nobody_a_lock() {
     let grant = holder.granted(&held).await;
     let (clock, granted_at) = (Clock::boot(), Clock::boot().now());
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "helper_that_stops"])
+        .args(["--exact", "helper_that_stops", "--nocapture"])
         .env("CLINCH_TEST_STOP", folder.db())
-        .stdout(Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut lines = output.by_ref().lines();
+    assert!(lines.any(|line| line.unwrap() == "ready"));
+    kill_process(pid(&child), Signal::STOP).unwrap();
     wait_for(&child, 'T');
 
     // A free, unrelated name: nothing can be granted, and the error says because of whom.
@@ -89,6 +96,7 @@ async fn a_process_that_stops_in_a_transaction_costs_nobody_a_lock() {
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     kill_process(pid(&child), Signal::CONT).unwrap();
+    drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     // Everybody sees it, although the database says that its lease is over.
     let mut tried = other.mutex("held");

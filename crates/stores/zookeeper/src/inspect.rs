@@ -80,9 +80,11 @@ impl Parties {
         let delay = |party: &Party| {
             let record = party.record.as_ref()?;
             let whole = record.lock_delay() + core.sessions.config.tick;
+            // Its node may live a moment longer.
+            let least = Duration::from_millis(1);
             Some(PartyView {
-                lease_left: whole.saturating_sub(core.age(&party.stat)),
-                ..party.view(core, false)
+                lease_left: whole.saturating_sub(core.age(&party.stat)).max(least),
+                ..party.view(core, true)
             })
         };
         let delayed = self.all.iter().filter(|party| party.child.delayed);
@@ -97,7 +99,8 @@ impl Parties {
             .enumerate()
             .filter_map(live)
             .partition(|(holds, _)| *holds);
-        let first = self.all.iter().find(|party| !party.child.delayed)?;
+        let first = self.all.iter().find(|party| !party.child.delayed);
+        let first = first.or(self.all.first())?;
         let bare =
             |views: Vec<(bool, PartyView)>| views.into_iter().map(|(_, view)| view).collect();
         Some(LockView {
@@ -238,13 +241,24 @@ pub(crate) async fn check(core: &Arc<Core>, name: &Name, seq: u64) -> Result<Fre
 
 /// Breaks holds.
 pub(crate) async fn evict(core: &Arc<Core>, name: &Name, seq: Option<u64>) -> Result<Evicted> {
-    let parties = one(core, name).await?;
-    let mut seqs = Vec::new();
-    for party in parties.into_iter().flat_map(Parties::holding) {
-        let held = party.seq();
-        if seq.is_some_and(|seq| seq != held) {
-            continue;
+    let mut evicted = Evicted::default();
+    let Some(parties) = one(core, name).await? else {
+        return Ok(evicted);
+    };
+    let meant = |party: &Party| seq.is_none_or(|seq| seq == party.seq());
+    let is_delay = |party: &&Party| party.child.delayed;
+    let delays: Vec<_> = parties.all.iter().filter(is_delay).cloned().collect();
+    let holding: Vec<_> = parties.holding().collect();
+    if seq.is_some() || holding.is_empty() {
+        for party in delays.iter().filter(|party| meant(party)) {
+            let path = format!("{}/{}", core.paths.folder(name), party.child.name);
+            if leave::end_delay(core, &path).await? {
+                evicted.delays.push(party.seq());
+            }
         }
+    }
+    for party in holding.into_iter().filter(meant) {
+        let held = party.seq();
         let request = party.child.request();
         let victim = Victim {
             word: Word {
@@ -268,11 +282,8 @@ pub(crate) async fn evict(core: &Arc<Core>, name: &Name, seq: Option<u64>) -> Re
             child: party.child,
         };
         if leave::evict(core, &core.paths.folder(name), victim).await? {
-            seqs.push(held);
+            evicted.seqs.push(held);
         }
     }
-    Ok(Evicted {
-        seqs,
-        ..Evicted::default()
-    })
+    Ok(evicted)
 }

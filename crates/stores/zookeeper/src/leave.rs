@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::error::{is_dead, sending};
 use crate::notice;
 use crate::places;
-use crate::record::{How, Word};
+use crate::record::{How, Record, Word};
 
 /// Handles a release; see [`Store::release`](clinch_core::store::Store::release).
 pub(crate) async fn release(core: &Core, hold: &Hold) -> Result<ReleaseReply> {
@@ -324,13 +324,34 @@ pub(crate) async fn evict(core: &Arc<Core>, folder: &str, mut victim: Victim) ->
         writer.add_set_data(folder, &victim.word.write(), None)?;
         if let Some(delay) = &delay {
             let options = session.options(CreateMode::Ephemeral);
-            writer.add_create(&format!("{folder}/{delay}"), &victim.data, &options)?;
+            // Its token cannot be told from when the node was made.
+            let record = victim.word.record.clone();
+            let record = record.map(|record| Record {
+                seq: Some(victim.word.seq),
+                ..record
+            });
+            let data = record.map_or(victim.data.clone(), |record| record.write());
+            writer.add_create(&format!("{folder}/{delay}"), &data, &options)?;
         }
         writer.add_delete(&path, None)?;
         session.within(writer.commit()).await?.map_err(Zk::from)
     };
     match broken.await {
         Ok(_) => Ok(true),
+        Err(Zk::NoNode) => Ok(false),
+        Err(error) => Err(sending(error)),
+    }
+}
+
+/// Ends a lock-delay; `false` when it was over.
+pub(crate) async fn end_delay(core: &Arc<Core>, path: &str) -> Result<bool> {
+    let base = core.sessions.base().await?;
+    let deleted = async {
+        let client = base.client(1)?;
+        base.within(client.delete(path, None)).await?
+    };
+    match deleted.await {
+        Ok(()) => Ok(true),
         Err(Zk::NoNode) => Ok(false),
         Err(error) => Err(sending(error)),
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::store::{Ending, LostReason, RenewReply, Renewal};
-use clinch_core::{BootTime, Result};
+use clinch_core::{BootTime, Effect, Error, ErrorKind, Result, keeper};
 use zookeeper_client::{CreateMode, Error as Zk, MultiWriteError};
 
 use crate::book::{Entry, Node};
@@ -24,52 +24,87 @@ use crate::session::Session;
 const MOST: usize = 500;
 
 /// A renewal that is to be sent.
-struct Due<'a> {
+struct Due {
     at: usize,
-    renewal: &'a Renewal,
+    renewal: Renewal,
     entry: Arc<Entry>,
     node: Node,
 }
 
 /// Handles renewals; see [`Store::renew`](clinch_core::store::Store::renew).
 pub(crate) async fn renew(core: &Arc<Core>, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
-    let mut replies = vec![RenewReply::Lost(LostReason::Forgotten); renewals.len()];
-    let mut due: BTreeMap<i64, (Arc<Session>, Vec<Due<'_>>)> = BTreeMap::new();
+    let mut replies = vec![RenewReply::Unknown; renewals.len()];
+    let mut failed = None;
+    let mut due: BTreeMap<i64, (Arc<Session>, Vec<Due>)> = BTreeMap::new();
     let sent = core.clock.now();
     for (at, renewal) in renewals.iter().enumerate() {
-        let reply = match prepare(core, renewal, sent).await? {
-            Ok((entry, node)) => {
+        let reply = match prepare(core, renewal, sent).await {
+            Ok(Ok((entry, node))) => {
                 let session = entry.state().session.clone();
                 let (_, group) = due
                     .entry(session.id)
                     .or_insert_with(|| (session, Vec::new()));
                 group.push(Due {
                     at,
-                    renewal,
+                    renewal: renewal.clone(),
                     entry,
                     node,
                 });
                 continue;
             }
-            Err(reason) => RenewReply::Lost(reason),
+            Ok(Err(reason)) => RenewReply::Lost(reason),
+            // Nothing else is prepared: each could take as long.
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
         };
         if let Some(slot) = replies.get_mut(at) {
             *slot = reply;
         }
     }
+    // One session that does not answer costs only its own holds, also in time.
+    let mut running = Vec::new();
     for (session, group) in due.into_values() {
-        let mut group = group;
-        while !group.is_empty() {
-            let rest = group.split_off(group.len().min(MOST));
-            for (at, reply) in together(core, &session, group).await? {
-                if let Some(slot) = replies.get_mut(at) {
-                    *slot = reply;
-                }
+        let core = core.clone();
+        running
+            .push(keeper::handle()?.spawn(async move { of_session(&core, &session, group).await }));
+    }
+    for group in running {
+        let lost = || Error::new(ErrorKind::Unreachable, "the renewal was lost");
+        let (answers, error) = match group.await {
+            Ok(done) => done,
+            Err(_) => (Vec::new(), Some(lost().with_effect(Effect::Possible))),
+        };
+        failed = error.or(failed);
+        for (at, reply) in answers {
+            if let Some(slot) = replies.get_mut(at) {
+                *slot = reply;
             }
-            group = rest;
         }
     }
-    Ok(replies)
+    let known = |reply: &RenewReply| *reply != RenewReply::Unknown;
+    match failed {
+        Some(error) if !replies.iter().any(known) => Err(error),
+        _ => Ok(replies),
+    }
+}
+
+/// Renews holds of one session, up to the first failure.
+async fn of_session(
+    core: &Arc<Core>,
+    session: &Session,
+    mut group: Vec<Due>,
+) -> (Vec<(usize, RenewReply)>, Option<Error>) {
+    let mut replies = Vec::with_capacity(group.len());
+    while !group.is_empty() {
+        let rest = group.split_off(group.len().min(MOST));
+        if let Err(error) = together(core, session, group, &mut replies).await {
+            return (replies, Some(error));
+        }
+        group = rest;
+    }
+    (replies, None)
 }
 
 /// The node of a hold that can be renewed, or why it cannot.
@@ -97,9 +132,9 @@ async fn prepare(
 async fn together(
     core: &Arc<Core>,
     session: &Session,
-    mut group: Vec<Due<'_>>,
-) -> Result<Vec<(usize, RenewReply)>> {
-    let mut replies = Vec::with_capacity(group.len());
+    mut group: Vec<Due>,
+    replies: &mut Vec<(usize, RenewReply)>,
+) -> Result<()> {
     while !group.is_empty() {
         match commit(session, &group).await {
             Ok(()) => {
@@ -126,10 +161,10 @@ async fn together(
             Err(error) => return Err(sending(error.into())),
         }
     }
-    Ok(replies)
+    Ok(())
 }
 
-async fn commit(session: &Session, group: &[Due<'_>]) -> Result<(), MultiWriteError> {
+async fn commit(session: &Session, group: &[Due]) -> Result<(), MultiWriteError> {
     let client = session.client(1)?;
     let mut writer = client.new_multi_writer();
     for due in group {

@@ -82,6 +82,11 @@ impl Client {
         &self.faulty
     }
 
+    /// How many of this client's claims the store has answered.
+    pub fn answers(&self) -> u64 {
+        self.faulty.answers()
+    }
+
     /// A claim of this client as the engine would send it, for cases below the engine.
     pub fn claim(&self, name: &str, lease: Duration) -> Claim {
         Claim {

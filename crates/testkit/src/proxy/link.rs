@@ -144,6 +144,20 @@ impl Link {
         self.change(|rules| rules.end = Some(End::HalfOpen));
     }
 
+    /// Keeps what the client sends, even if it gives the connection up, until [`deliver`](Self::deliver).
+    pub(super) fn keep(&self) {
+        self.change(|rules| {
+            *rules = Rules::default();
+            rules.up.flow = Flow::Hold;
+            rules.outlives_client = true;
+        });
+    }
+
+    /// Lets the server have what was kept by [`Proxy::keep_requests`](super::Proxy::keep_requests).
+    pub fn deliver(&self) {
+        self.flow(Direction::Up, Flow::Pass);
+    }
+
     pub(super) fn change(&self, change: impl FnOnce(&mut Rules)) {
         change(&mut self.0.rules.lock().unwrap());
         self.0.bell.send_replace(());
@@ -203,17 +217,27 @@ impl Pump {
                 biased;
                 _ = bell.changed() => {}
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    if self.write(&mut to).await.is_err() {
+                    if self.write(&mut to).await.is_err() && !self.is_replies_of_the_gone() {
                         self.link.reset();
                     }
                 }
                 read = from.read(&mut buffer), if !ended => match read {
                     Ok(0) => ended = true,
                     Ok(n) => self.take(&buffer[..n]),
+                    Err(_) if self.is_requests_of_the_gone() => ended = true,
                     Err(_) => self.link.reset(),
                 },
             }
         }
+    }
+
+    /// A client that is gone reads no replies, and that is no reason to keep its requests back.
+    fn is_replies_of_the_gone(&self) -> bool {
+        self.direction == Direction::Down && self.link.rules(|rules| rules.outlives_client)
+    }
+
+    fn is_requests_of_the_gone(&self) -> bool {
+        self.direction == Direction::Up && self.link.rules(|rules| rules.outlives_client)
     }
 
     fn take(&mut self, bytes: &[u8]) {

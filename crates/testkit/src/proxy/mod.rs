@@ -37,6 +37,7 @@ mod http2;
 mod jute;
 mod link;
 mod mysql;
+mod places;
 mod resp;
 mod rules;
 mod split;
@@ -53,6 +54,7 @@ pub use http2::http2;
 pub use jute::jute;
 pub use link::Link;
 pub use mysql::mysql;
+pub use places::{Places, resp_with_places};
 pub use resp::resp;
 pub use rules::{Direction, Flow, Then};
 pub use split::{Frame, Split, Splitter, chunks, lines};
@@ -208,6 +210,40 @@ impl Proxy {
     /// ```
     pub fn catch(&self, n: u64) -> tokio::sync::oneshot::Receiver<Link> {
         self.shared.ambush.lay(n)
+    }
+
+    /// From now on keeps what clients send on the connections that are open, also after they have given
+    /// them up, and gives these connections away: no other fault, healing or end of this proxy touches them.
+    /// New connections are served as before. The server gets what was kept when a test
+    /// [delivers](Link::deliver) it, however late that is.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// # use tokio::net::{TcpListener, TcpStream};
+    /// let server = TcpListener::bind("127.0.0.1:0").await?;
+    /// use clinch_testkit::proxy::Proxy;
+    /// let proxy = Proxy::start(server.local_addr()?).await?;
+    /// let mut client = TcpStream::connect(proxy.addr()).await?;
+    /// let (mut served, _) = server.accept().await?;
+    /// client.write_all(b"one").await?;
+    /// served.read_exact(&mut [0; 3]).await?;
+    /// let kept = proxy.keep_requests();
+    /// client.write_all(b"two").await?;
+    /// drop(client); // it has given up
+    /// drop(proxy);
+    /// kept[0].deliver(); // and still
+    /// let mut late = Vec::new();
+    /// served.read_to_end(&mut late).await?;
+    /// assert_eq!(late, b"two");
+    /// # Ok(()) }
+    /// ```
+    pub fn keep_requests(&self) -> Vec<Link> {
+        let links = std::mem::take(&mut *self.shared.links.lock().unwrap());
+        let open: Vec<_> = links.into_iter().filter(Link::is_open).collect();
+        open.iter().for_each(Link::keep);
+        open
     }
 
     /// Resets each connection after so many more bytes of one direction.

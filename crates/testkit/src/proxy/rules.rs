@@ -131,6 +131,8 @@ pub(super) struct Rules {
     pub(super) up: Way,
     pub(super) down: Way,
     pub(super) end: Option<End>,
+    /// The client may go: what it sent reaches the server all the same.
+    pub(super) outlives_client: bool,
 }
 
 /// How a connection ends on demand.

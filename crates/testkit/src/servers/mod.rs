@@ -69,7 +69,7 @@ pub use redis::Redis;
 pub use redis_builder::RedisBuilder;
 pub use redis_cluster::Cluster;
 pub use redis_sentinel::Sentinels;
-pub use redis_slots::SlotMigration;
+pub use redis_slots::{SlotMigration, slot_of};
 pub use resp::Reply;
 pub use shim::{ClockShim, Step};
 pub use tls::Certificates;

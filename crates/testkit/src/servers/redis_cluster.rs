@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use clinch_core::{Error, ErrorKind, Result};
 
-use super::redis_slots::{Node, SLOTS, SlotMigration, nodes, slot_of};
+use super::redis_slots::{Node, SLOTS, SlotMigration, end_move, nodes, open_slots, slot_of};
 use super::{Redis, RedisBuilder, until};
 
 /// Three masters and three replicas.
@@ -46,12 +46,12 @@ impl Cluster {
     pub fn start_with(options: impl Fn(RedisBuilder) -> RedisBuilder) -> Result<Self> {
         let mut nodes = Vec::new();
         for _ in 0..2 * MASTERS {
-            let node = options(Redis::with())
+            let node = Redis::with()
                 .cluster()
                 .config("cluster-node-timeout", "1200")
                 .config("cluster-replica-validity-factor", "0")
                 .config("cluster-allow-replica-migration", "no");
-            nodes.push(node.start()?);
+            nodes.push(options(node).start()?);
         }
         let ids: Result<_> = nodes.iter().map(|n| n.cli(&["CLUSTER", "MYID"])).collect();
         let cluster = Self { nodes, ids: ids? };
@@ -203,6 +203,45 @@ impl Cluster {
     /// Begins to move a slot from one master to another, and leaves the next steps to the caller.
     pub fn begin_migration(&self, slot: u16, from: usize, to: usize) -> Result<SlotMigration<'_>> {
         SlotMigration::begin(self, slot, from, to)
+    }
+
+    /// The slots of a master, as the running nodes see it.
+    pub fn slots_of(&self, index: usize) -> Result<Vec<(u16, u16)>> {
+        let id = self.id(index)?;
+        let running = self.nodes.iter().filter(|n| n.is_running());
+        let known = running.flat_map(nodes).filter(|n| n.id == id);
+        let newest = known.max_by_key(|n| n.epoch);
+        let slots = newest.map(|n| n.slots).unwrap_or_default();
+        let ends = slots
+            .into_iter()
+            .map(|range| (*range.start(), *range.end()));
+        Ok(ends.collect())
+    }
+
+    /// Ends the move of every slot that is half-way: its owner gets the keys that others have of it, and
+    /// nobody gives or takes it any more. A move stays half-way if one of the two masters fails over: its
+    /// replica does not know of it. The slots.
+    ///
+    /// ```
+    /// use clinch_testkit::servers::Cluster;
+    /// let cluster = Cluster::start()?;
+    /// let (from, slot) = (cluster.node_of("a")?, cluster.slot_of("a"));
+    /// cluster.node(from)?.cli(&["SET", "a", "1"])?;
+    /// cluster.begin_migration(slot, from, (from + 1) % 3)?.move_some(1)?;
+    /// assert_eq!(cluster.end_moves()?, [slot]);
+    /// assert_eq!(cluster.node(from)?.cli(&["GET", "a"])?, "1");
+    /// # Ok::<(), clinch_core::Error>(())
+    /// ```
+    pub fn end_moves(&self) -> Result<Vec<u16>> {
+        let running = self.nodes.iter().filter(|n| n.is_running());
+        let mut open: Vec<u16> = running.flat_map(open_slots).collect();
+        open.sort_unstable();
+        open.dedup();
+        for slot in &open {
+            let owner = self.node_of_slot(*slot)?;
+            end_move(self, *slot, owner)?;
+        }
+        Ok(open)
     }
 
     /// Moves a slot with its keys from one master to another.

@@ -2,7 +2,7 @@
 
 use clinch_core::{Error, ErrorKind, Result};
 
-use super::{Redis, RedisBuilder, until};
+use super::{Host, Redis, RedisBuilder, until};
 
 /// The name under which sentinels know the master.
 const NAME: &str = "clinch";
@@ -63,21 +63,45 @@ impl Sentinels {
     /// # Ok::<(), clinch_core::Error>(())
     /// ```
     pub fn start_with(options: impl Fn(RedisBuilder) -> RedisBuilder) -> Result<Self> {
-        let master = options(Redis::with()).start()?;
-        let port = master.port();
+        Self::start_across(&[], options)
+    }
+
+    /// The same with hosts of their own: the first three for the servers, the next three for the
+    /// sentinels. Without hosts all are on this machine's loopback.
+    ///
+    /// ```
+    /// use clinch_testkit::servers::{Network, Sentinels};
+    /// # if Network::check().is_err() { return Ok(()) }
+    /// let network = Network::start(6)?;
+    /// let sentinels = Sentinels::start_across(network.hosts(), |server| server)?;
+    /// assert_eq!(sentinels.master()?.address(), network.host(0)?.address());
+    /// # Ok::<(), clinch_core::Error>(())
+    /// ```
+    pub fn start_across(
+        hosts: &[Host],
+        options: impl Fn(RedisBuilder) -> RedisBuilder,
+    ) -> Result<Self> {
+        let on = |index: usize, builder: RedisBuilder| match hosts.get(index) {
+            Some(host) => builder.on_host(host),
+            None => builder,
+        };
+        let master = on(0, options(Redis::with())).start()?;
+        let (address, port) = (master.address(), master.port());
         let mut servers = vec![master];
-        for _ in 0..2 {
-            servers.push(options(Redis::with()).replica_of(port).start()?);
+        for index in 1..3 {
+            let replica = on(index, options(Redis::with()));
+            let of = format!("{address} {port}");
+            servers.push(replica.config("replicaof", &of).start()?);
         }
         let mut all = Self {
             sentinels: Vec::new(),
             servers,
         };
         all.wait("every replica is online", || all.in_step(port))?;
-        for _ in 0..3 {
-            let sentinel = Redis::with()
+        for index in 3..6 {
+            let sentinel = on(index, Redis::with())
                 .sentinel()
-                .config("sentinel monitor", &format!("{NAME} 127.0.0.1 {port} 2"))
+                .config("sentinel monitor", &format!("{NAME} {address} {port} 2"))
                 .config("sentinel down-after-milliseconds", &format!("{NAME} 1000"))
                 .config("sentinel failover-timeout", &format!("{NAME} 3000"))
                 .config("sentinel parallel-syncs", &format!("{NAME} 1"));
@@ -102,7 +126,9 @@ impl Sentinels {
     /// `redis+sentinel://127.0.0.1:P1,127.0.0.1:P2,127.0.0.1:P3/NAME`.
     pub fn url(&self) -> String {
         let hosts = self.sentinels.iter();
-        let hosts: Vec<_> = hosts.map(|s| format!("127.0.0.1:{}", s.port())).collect();
+        let hosts: Vec<_> = hosts
+            .map(|s| format!("{}:{}", s.address(), s.port()))
+            .collect();
         format!("redis+sentinel://{}/{NAME}", hosts.join(","))
     }
 
@@ -167,9 +193,18 @@ impl Sentinels {
     /// Waits until all running sentinels agree on another master than the one at `old`, and it
     /// takes writes.
     pub fn wait_for_new_master(&self, old: u16) -> Result<&Redis> {
+        self.wait_for_new_master_of(&[0, 1, 2], old)
+    }
+
+    /// The same where only these sentinels have to agree, as those on one side of a network that is
+    /// divided.
+    pub fn wait_for_new_master_of(&self, sentinels: &[usize], old: u16) -> Result<&Redis> {
         let mut found = None;
+        let all = self.sentinels.iter().enumerate();
+        let asked: Vec<_> = all.filter(|(n, _)| sentinels.contains(n)).collect();
         self.wait("a new master", || {
-            let mut said = self.sentinels.iter().filter(|s| s.is_running());
+            let said = asked.iter().map(|(_, sentinel)| *sentinel);
+            let mut said = said.filter(|s| s.is_running());
             let Some(port) = said.clone().find_map(said_master) else {
                 return false;
             };

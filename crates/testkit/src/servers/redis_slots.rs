@@ -48,6 +48,54 @@ impl Node {
     }
 }
 
+/// The slots that a master gives away or takes over just now.
+pub(super) fn open_slots(of: &Redis) -> Vec<u16> {
+    let text = of.cli(&["CLUSTER", "NODES"]).unwrap_or_default();
+    let own = text.lines().filter(|line| line.contains("myself,master"));
+    let parts = own.flat_map(str::split_whitespace);
+    let open = parts.filter_map(|part| part.strip_prefix('[')?.split('-').next()?.parse().ok());
+    open.collect()
+}
+
+/// Leaves a slot, with all its keys, with its owner.
+pub(super) fn end_move(cluster: &Cluster, slot: u16, owner: usize) -> Result<()> {
+    let name = slot.to_string();
+    let id = cluster.id(owner)?;
+    for (index, node) in cluster.nodes().iter().enumerate() {
+        let role = node.info("replication").ok();
+        let role = role.and_then(|info| info.get("role").cloned());
+        if !node.is_running() || role.as_deref() != Some("master") {
+            continue;
+        }
+        if index != owner {
+            // Only who takes a slot over may move its keys. It is refused to one that has just got the
+            // slot, which then has nothing to give.
+            let _ = node.cli(&["CLUSTER", "SETSLOT", &name, "IMPORTING", id]);
+            give_keys(node, &name, cluster.node(owner)?)?;
+        }
+        node.cli(&["CLUSTER", "SETSLOT", &name, "STABLE"])?;
+    }
+    Ok(())
+}
+
+/// What both have is kept as the owner has it.
+fn give_keys(from: &Redis, slot: &str, to: &Redis) -> Result<()> {
+    loop {
+        let found = from.command(&["CLUSTER", "GETKEYSINSLOT", slot, "1"])?;
+        let found = found.texts();
+        let Some(key) = found.first() else {
+            return Ok(());
+        };
+        let (host, port) = (to.address().to_string(), to.port().to_string());
+        if let Err(why) = from.cli(&["MIGRATE", &host, &port, key, "0", "5000"]) {
+            if !why.message().contains("BUSYKEY") {
+                return Err(why);
+            }
+            from.cli(&["DEL", key])?;
+        }
+    }
+}
+
 /// What a node knows of all; nothing if it does not answer.
 pub(super) fn nodes(of: &Redis) -> Vec<Node> {
     let text = of.cli(&["CLUSTER", "NODES"]).unwrap_or_default();
@@ -55,7 +103,13 @@ pub(super) fn nodes(of: &Redis) -> Vec<Node> {
 }
 
 /// The slot of a key: of the part in braces, where there is one that is not empty.
-pub(super) fn slot_of(key: &[u8]) -> u16 {
+///
+/// ```
+/// use clinch_testkit::servers::slot_of;
+/// assert_eq!(slot_of(b"foo"), 12_182);
+/// assert_eq!(slot_of(b"a{foo}b"), slot_of(b"foo"));
+/// ```
+pub fn slot_of(key: &[u8]) -> u16 {
     let mut parts = key.splitn(2, |b| *b == b'{').skip(1);
     let tag = parts.next().and_then(|rest| {
         let end = rest.iter().position(|b| *b == b'}')?;

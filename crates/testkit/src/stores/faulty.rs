@@ -41,6 +41,8 @@ pub struct Faulty {
     seen: Arc<Mutex<Seen>>,
     /// Whether wakes are held back.
     holds_wakes: watch::Sender<bool>,
+    /// Claims that the store has answered.
+    answers: AtomicU64,
     held_back: Mutex<HeldBack>,
     withdrawn: AtomicU64,
     panics: AtomicBool,
@@ -72,6 +74,7 @@ impl Faulty {
             attempts: Arc::default(),
             seen: Arc::default(),
             holds_wakes: watch::Sender::default(),
+            answers: AtomicU64::default(),
             held_back: Mutex::default(),
             withdrawn: AtomicU64::new(0),
             panics: AtomicBool::new(false),
@@ -121,6 +124,11 @@ impl Faulty {
         self.holds_wakes.send_replace(hold);
     }
 
+    /// How many claims the store has answered.
+    pub fn answers(&self) -> u64 {
+        self.answers.load(Ordering::SeqCst)
+    }
+
     /// The names that were claimed.
     pub fn names(&self) -> Vec<Name> {
         self.seen.lock().unwrap().names.iter().cloned().collect()
@@ -141,6 +149,7 @@ impl Faulty {
             seen.open.entry(claim.request).or_insert(unsure);
         }
         let reply = self.inner.claim(claim).await?;
+        self.answers.fetch_add(1, Ordering::SeqCst);
         let mut seen = self.seen.lock().unwrap();
         match reply {
             // A grant may have been pushed meanwhile: then it is not open any more.

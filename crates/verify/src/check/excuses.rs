@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::{Figures, Index, Violation};
-use crate::history::Outcome;
+use crate::history::{Fault, Outcome};
 
 /// From and until.
 type Span = (u64, u64);
 
 /// A fault that admits this violation.
 pub(super) fn of(index: &Index<'_>, violation: &Violation) -> Option<String> {
-    let after = index.longest_lease();
+    let after = index.lease_of(&violation.lock);
     let fault = index.history.faults().find(|fault| {
-        let until = fault.until.saturating_add(after);
+        let until = end(fault).saturating_add(after);
         fault.excuses.contains(&violation.property)
             && fault
                 .lock
@@ -26,12 +26,12 @@ pub(super) fn of(index: &Index<'_>, violation: &Violation) -> Option<String> {
 
 /// How much of a run lies under excuses, and how many grants do not.
 pub(super) fn measure(index: &Index<'_>, figures: &mut Figures) {
-    let after = index.longest_lease();
+    let after = index.lease();
     let mut spans: BTreeMap<Option<&str>, Vec<Span>> = BTreeMap::new();
     for fault in index.history.faults().filter(|f| !f.excuses.is_empty()) {
         let of = spans.entry(fault.lock.as_deref()).or_default();
         // Faults are in order, so only the last span can overlap with the next one.
-        let until = fault.until.saturating_add(after);
+        let until = end(fault).saturating_add(after);
         match of.last_mut() {
             Some(last) if last.1 >= fault.at => last.1 = last.1.max(until),
             _ => of.push((fault.at, until)),
@@ -46,6 +46,11 @@ pub(super) fn measure(index: &Index<'_>, figures: &mut Figures) {
         !within(all, acquire.complete) && !within(own, acquire.complete)
     });
     figures.grants_unexcused = u64::try_from(unexcused.count()).unwrap_or(u64::MAX);
+}
+
+/// When what it excuses has happened: a failover forgets at one moment, however long it takes.
+fn end(fault: &Fault) -> u64 {
+    fault.excused_until.unwrap_or(fault.until)
 }
 
 fn within(spans: &[Span], at: u64) -> bool {

@@ -61,6 +61,10 @@ pub(crate) struct Index<'h> {
     /// The grants, without re-entries, in the order of their completion.
     pub(crate) holds: Vec<Hold<'h>>,
     by_op: HashMap<u64, usize>,
+    /// The longest lease and lock-delay of each lock.
+    leases: HashMap<&'h str, u64>,
+    /// When the machine let us wait, and how long.
+    pub(super) lags: Vec<super::reach::Late>,
     pub(crate) origin: u64,
 }
 
@@ -70,10 +74,14 @@ impl<'h> Index<'h> {
             history,
             holds: Vec::new(),
             by_op: HashMap::new(),
+            leases: HashMap::new(),
+            lags: super::reach::lags(&history.events),
             origin: history.start().map_or(0, |start| start.at),
         };
         for event in &history.events {
             if let Event::Acquire(acquire) = event {
+                let longest = index.leases.entry(&acquire.lock).or_default();
+                *longest = (*longest).max(acquire.lease + acquire.delay);
                 index.open(acquire);
             }
         }
@@ -138,10 +146,28 @@ impl<'h> Index<'h> {
         })
     }
 
-    /// The longest lease and lock-delay together.
+    /// The longest lease and lock-delay of any lock.
     pub(crate) fn longest_lease(&self) -> u64 {
-        let leases = self.acquires().map(|acquire| acquire.lease + acquire.delay);
-        leases.max().unwrap_or(0)
+        self.leases.values().copied().max().unwrap_or(0)
+    }
+
+    /// The longest lease and lock-delay of a lock.
+    pub(crate) fn lease_of(&self, lock: &str) -> u64 {
+        self.leases
+            .get(lock)
+            .copied()
+            .unwrap_or_else(|| self.lease())
+    }
+
+    /// Whether the store sees a process end.
+    pub(crate) fn at_once(&self) -> bool {
+        let start = self.history.start();
+        start.is_some_and(|start| start.at_once.is_some())
+    }
+
+    /// The lease of this run, which most locks have.
+    pub(crate) fn lease(&self) -> u64 {
+        self.history.start().map_or(0, |start| start.lease)
     }
 
     /// Whether the store gives tokens: without them there is no order to check.

@@ -6,6 +6,7 @@
 
 mod exclusion;
 mod excuses;
+mod false_loss;
 mod fence;
 mod fifo;
 mod herd;
@@ -15,8 +16,11 @@ mod late_loss;
 mod left_behind;
 mod multi_lock;
 mod order;
+mod orphans;
+mod reach;
 mod recovery;
 mod reentrancy;
+mod strays;
 mod stuck;
 mod terms;
 #[cfg(test)]
@@ -60,6 +64,11 @@ pub enum Property {
     Stuck,
     /// When every client has gone, the store is empty.
     LeftBehind,
+    /// What the store lists belongs to an open operation of a process that lives, or goes within a few
+    /// round trips.
+    Orphans,
+    /// No loss is reported that was none.
+    FalseLoss,
     /// Observers of an election never see terms go back.
     Terms,
     /// A release wakes the next one only: requests do not grow with the number of those who wait.
@@ -81,6 +90,8 @@ impl Property {
             Self::Recovery => "recovery",
             Self::Stuck => "stuck",
             Self::LeftBehind => "left-behind",
+            Self::Orphans => "orphans",
+            Self::FalseLoss => "false-loss",
             Self::Terms => "terms",
             Self::Herd => "herd",
         }
@@ -153,6 +164,9 @@ pub(crate) fn check(history: &History) -> Findings {
     found.extend(recovery::check(&index, &mut figures));
     found.extend(stuck::check(&index));
     found.extend(left_behind::check(&index));
+    found.extend(strays::check(&index));
+    found.extend(orphans::check(&index));
+    found.extend(false_loss::check(&index));
     found.extend(terms::check(&index));
     found.extend(herd::check(&index, &mut figures));
     found.sort_by_key(|violation| violation.from);

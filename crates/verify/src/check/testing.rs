@@ -27,6 +27,7 @@ pub(super) fn acquire(op: u64, lock: &str, token: u64, (invoke, complete): (u64,
     Acquire {
         op,
         process: u32::try_from(op >> 32).unwrap(),
+        client: 0,
         lock: lock.to_owned(),
         owner: format!("owner-{op}"),
         kind: Kind::Wait,
@@ -51,6 +52,7 @@ pub(super) fn release(op: u64, (invoke, complete): (u64, u64)) -> Event {
         complete,
         outcome: Outcome::Ok,
         valid: true,
+        reason: None,
         error: None,
     })
 }
@@ -75,6 +77,7 @@ pub(super) fn call(
         send,
         reply,
         answer,
+        reason: None,
         seq,
         lease: 1000,
     })

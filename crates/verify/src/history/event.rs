@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::Property;
 
 /// The version of the format.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,18 @@ pub(crate) enum Event {
     Exit(Exit),
     /// What was found at the store after the end.
     Scan(Scan),
+    /// The start of a worker process.
+    Hired(Hired),
+    /// A client of a worker process that has been closed.
+    Closed(Closed),
+    /// What a forked child saw of its parent's guard and client.
+    Forked(Forked),
+    /// A look at everything that the store lists, while the run goes on.
+    Poll(Poll),
+    /// A holder or a waiter that the store listed.
+    Seen(Seen),
+    /// The machine let us wait.
+    Lag(Lag),
     /// From here on there are no faults.
     Healed { at: u64 },
     /// Every worker has ended, or will not.
@@ -65,6 +77,13 @@ pub(crate) struct Start {
     pub(crate) requests: Option<u64>,
     /// How much later than promised the machine may make things happen.
     pub(crate) grace: u64,
+    /// Where a dead process is noticed at once, the longest time that this may take: no lease has to
+    /// run out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at_once: Option<u64>,
+    /// The namespace of the locks.
+    #[serde(default)]
+    pub(crate) namespace: String,
     /// What ran: clinch, the engine.
     pub(crate) versions: Vec<String>,
     /// Faults that could not be injected on this machine, and why.
@@ -103,6 +122,9 @@ pub(crate) enum Kind {
 pub(crate) struct Acquire {
     pub(crate) op: u64,
     pub(crate) process: u32,
+    /// Which client of its process asked.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(crate) client: u32,
     pub(crate) lock: String,
     pub(crate) owner: String,
     pub(crate) kind: Kind,
@@ -158,6 +180,9 @@ pub(crate) struct Release {
     pub(crate) outcome: Outcome,
     /// Whether the guard was valid just after `invoke` was read.
     pub(crate) valid: bool,
+    /// Why it had been lost, if that is the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
@@ -200,6 +225,9 @@ pub(crate) struct Call {
     pub(crate) send: u64,
     pub(crate) reply: u64,
     pub(crate) answer: Answer,
+    /// Why the hold had been lost, if that is the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seq: Option<u64>,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -251,9 +279,79 @@ pub(crate) struct Fault {
     /// The lock that it was done to, if it was one; only that is excused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lock: Option<String>,
+    /// The slots of a cluster that it was done to, first and last; others are not delayed by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) slots: Option<Vec<(u16, u16)>>,
+    /// It delays nobody: whatever is late, it is not because of this.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) harmless: bool,
     /// What the store does not promise under it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) excuses: Vec<Property>,
+    /// When that ends, if it is before `until`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) excused_until: Option<u64>,
+}
+
+/// A worker process begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Hired {
+    pub(crate) process: u32,
+    pub(crate) pid: u32,
+    pub(crate) at: u64,
+    /// By how many millionths its clients' clock is too fast.
+    #[serde(default, skip_serializing_if = "is_even")]
+    pub(crate) drift: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Closed {
+    pub(crate) process: u32,
+    pub(crate) client: u32,
+    /// When `close` had returned.
+    pub(crate) at: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Forked {
+    pub(crate) process: u32,
+    pub(crate) op: u64,
+    pub(crate) lock: String,
+    pub(crate) at: u64,
+    /// Whether the child's copy of a guard said that it was valid.
+    pub(crate) valid: bool,
+    /// Whether the child was granted a lock with its parent's client.
+    pub(crate) granted: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Poll {
+    pub(crate) send: u64,
+    pub(crate) reply: u64,
+}
+
+/// A holder or a waiter, from the first poll that showed it to the last one without a gap.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    pub(crate) lock: String,
+    /// The number of a holder; absent for a waiter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seq: Option<u64>,
+    pub(crate) owner: String,
+    /// Its worker, if it is one of this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<u32>,
+    /// When the first poll that showed it was answered.
+    pub(crate) from: u64,
+    /// When the last poll that showed it was sent.
+    pub(crate) until: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Lag {
+    pub(crate) at: u64,
+    /// How much later than asked we went on at `at`.
+    pub(crate) by: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -276,6 +374,21 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_none(number: &u32) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_even(number: &i64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 impl Event {
     /// Where it lies in the order of a history: the moment at which it was known.
     pub(crate) fn at(&self) -> u64 {
@@ -293,6 +406,12 @@ impl Event {
             Self::Fault(fault) => fault.at,
             Self::Exit(exit) => exit.at,
             Self::Scan(scan) => scan.at,
+            Self::Hired(hired) => hired.at,
+            Self::Closed(closed) => closed.at,
+            Self::Forked(forked) => forked.at,
+            Self::Poll(poll) => poll.reply,
+            Self::Seen(seen) => seen.until,
+            Self::Lag(lag) => lag.at,
             Self::Healed { at } | Self::End { at } => *at,
         }
     }

@@ -12,8 +12,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 
 pub(crate) use event::{
-    Access, Acquire, Answer, Call, CallKind, Event, Exit, Fault, Kind, Look, Lost, Observe,
-    Outcome, Release, Requests, Scan, Start, VERSION, Waiting,
+    Access, Acquire, Answer, Call, CallKind, Closed, Event, Exit, Fault, Forked, Hired, Kind, Lag,
+    Look, Lost, Observe, Outcome, Poll, Release, Requests, Scan, Seen, Start, VERSION, Waiting,
 };
 pub(crate) use recorder::{Recorder, now};
 
@@ -87,6 +87,14 @@ impl History {
     pub(crate) fn faults(&self) -> impl Iterator<Item = &Fault> {
         self.events.iter().filter_map(|event| match event {
             Event::Fault(fault) => Some(fault),
+            _ => None,
+        })
+    }
+
+    /// The worker processes, and by how many millionths their clocks are too fast.
+    pub(crate) fn hired(&self) -> impl Iterator<Item = (u32, i64)> {
+        self.events.iter().filter_map(|event| match event {
+            Event::Hired(hired) => Some((hired.process, hired.drift)),
             _ => None,
         })
     }

@@ -12,7 +12,7 @@ use crate::check::Property;
 
 /// A holder whose lease an operator revokes learns of it at its next renewal, and a waiter loses its
 /// place.
-const REVOKED: &[Property] = &[Property::Exclusion, Property::Fifo];
+const REVOKED: &[Property] = &[Property::Exclusion, Property::Fifo, Property::FalseLoss];
 
 /// A leader that stood still may revoke leases that live, before the versions that have this mended;
 /// see `docs/stores/etcd.md`.

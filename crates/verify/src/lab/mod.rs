@@ -13,6 +13,8 @@ mod sqlite;
 mod stepped;
 mod zookeeper;
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -114,6 +116,17 @@ const fn fault(name: &'static str, excuses: &'static [Property]) -> EngineFault 
     EngineFault { name, excuses }
 }
 
+/// What came of a fault.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Aftermath {
+    /// Something else happened than was planned.
+    pub(crate) instead: Option<EngineFault>,
+    /// The slots of a cluster that it was done to, if not all.
+    pub(crate) slots: Option<Vec<(u16, u16)>>,
+    /// When that which it excuses had happened, if it was before its end.
+    pub(crate) excused_until: Option<u64>,
+}
+
 /// An engine that runs, and can be disturbed. Calls block for a bounded time.
 pub(crate) trait Engine: Send {
     /// Where it is.
@@ -132,6 +145,26 @@ pub(crate) trait Engine: Send {
     /// Ends it.
     fn end(&mut self, _fault: usize) -> Result<()> {
         Ok(())
+    }
+
+    /// What came of the fault that has just ended.
+    fn aftermath(&mut self) -> Aftermath {
+        Aftermath::default()
+    }
+
+    /// Every server that clients may be sent to, where its address is not all in the URL.
+    fn servers(&self) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
+    /// The servers that are cut off from the others just now, together with some clients.
+    fn aside(&self) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
+    /// The file of an embedded store.
+    fn file(&self) -> Option<PathBuf> {
+        None
     }
 
     /// What it is, with its version.

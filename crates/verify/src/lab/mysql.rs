@@ -12,9 +12,14 @@ use super::{Engine, EngineFault, disk, fault};
 use crate::check::Property;
 
 /// A server that forgets its holds cannot exclude, and knows no queue and no request of before.
-const FORGETS: &[Property] = &[Property::Exclusion, Property::Fifo, Property::Idempotence];
+const FORGETS: &[Property] = &[
+    Property::Exclusion,
+    Property::Fifo,
+    Property::Idempotence,
+    Property::FalseLoss,
+];
 /// Leases end by the server's wall clock: set forward, they end early, those of waiters too.
-const STEPS: &[Property] = &[Property::Exclusion, Property::Fifo];
+const STEPS: &[Property] = &[Property::Exclusion, Property::Fifo, Property::FalseLoss];
 
 #[derive(Debug, Clone, Copy)]
 enum Kind {

@@ -9,13 +9,19 @@ use super::{Engine, EngineFault, disk};
 use crate::check::Property;
 
 /// A server that forgets its holds cannot exclude, and knows no queue and no request of before.
-const FORGETS: &[Property] = &[Property::Exclusion, Property::Fifo, Property::Idempotence];
+const FORGETS: &[Property] = &[
+    Property::Exclusion,
+    Property::Fifo,
+    Property::Idempotence,
+    Property::FalseLoss,
+];
 /// Redis ends leases by its wall clock.
 const STEPS: &[Property] = &[
     Property::Exclusion,
     Property::Fifo,
     Property::Recovery,
     Property::Stuck,
+    Property::FalseLoss,
 ];
 
 const KILL: usize = 0;

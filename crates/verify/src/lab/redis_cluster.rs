@@ -4,17 +4,32 @@
 //! is promised across the loss of a master, and checked without an excuse. Places in the queue are not
 //! waited for.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clinch::Result;
 use clinch_testkit::servers::{Cluster as Servers, Redis as Server};
 
 use super::redis::{lasting, version};
-use super::{Engine, EngineFault, fault};
+use super::{Aftermath, Engine, EngineFault, fault};
 use crate::check::Property;
+use crate::history::now;
 
 /// The new master may not know the last places in a queue.
 const FORGETS_PLACES: &[Property] = &[Property::Fifo];
+/// A replica that takes over knows nothing of a slot on its way: what is at the other master already is
+/// not found.
+const HALF_MOVED: EngineFault = fault(
+    "slot half moved when its master failed over",
+    &[
+        Property::Exclusion,
+        Property::Fifo,
+        Property::Idempotence,
+        Property::FalseLoss,
+        Property::TokenOrder,
+        Property::Fencing,
+    ],
+);
 
 const KILL: usize = 0;
 const ASK: usize = 1;
@@ -41,16 +56,22 @@ pub(super) struct Cluster {
     moving: Option<(u16, usize)>,
     /// How many faults there were: each takes the next master.
     turn: usize,
+    /// Who had which share when the fault began.
+    before: Vec<usize>,
+    aftermath: Aftermath,
 }
 
 impl Cluster {
     pub(super) fn start() -> Result<Self> {
         Ok(Self {
-            // A master that is back before a failover must know what it knew.
-            all: Servers::start_with(lasting)?,
+            // A master that is back before a failover must know what it knew. A busy machine must not take
+            // masters for dead that are not.
+            all: Servers::start_with(|node| lasting(node).config("cluster-node-timeout", "3000"))?,
             victim: 0,
             moving: None,
             turn: 0,
+            before: Vec::new(),
+            aftermath: Aftermath::default(),
         })
     }
 
@@ -86,12 +107,20 @@ impl Cluster {
         Ok(())
     }
 
-    /// Moves the rest, and gives the slot away.
+    /// Moves the rest, and gives the slot away. Where one of the two masters failed over meanwhile, the
+    /// slot stays with its owner.
     fn end_move(&mut self) -> Result<()> {
         let Some((slot, to)) = self.moving.take() else {
             return Ok(());
         };
-        self.all.migrate_slot(slot, self.victim, to)
+        self.all.wait_ok()?;
+        let still = self.all.node_of_slot(slot)? == self.victim && self.masters()?.0.contains(&to);
+        self.aftermath.slots = Some(vec![(slot, slot)]);
+        if still && self.all.migrate_slot(slot, self.victim, to).is_ok() {
+            return Ok(());
+        }
+        self.aftermath.instead = Some(HALF_MOVED);
+        self.all.end_moves().map(drop)
     }
 }
 
@@ -108,6 +137,11 @@ impl Engine for Cluster {
         self.turn += 1;
         let (masters, master) = self.masters()?;
         let replica = Self::replica(master);
+        self.before.clone_from(&masters);
+        self.aftermath = Aftermath {
+            slots: Some(self.all.slots_of(master)?),
+            ..Aftermath::default()
+        };
         self.victim = match fault {
             KILL | PAUSE => master,
             _ => replica,
@@ -119,6 +153,11 @@ impl Engine for Cluster {
             MOVE => self.begin_move(&masters, master)?,
             _ => {}
         }
+        if fault == MOVE {
+            return Ok(None);
+        }
+        // What the old master had not passed on is forgotten at this moment, not later.
+        self.aftermath.excused_until = Some(now());
         Ok(None)
     }
 
@@ -135,7 +174,29 @@ impl Engine for Cluster {
             _ => {}
         }
         self.all.wait_ok()?;
+        if !self.all.end_moves()?.is_empty() {
+            self.aftermath = Aftermath {
+                instead: Some(HALF_MOVED),
+                ..Aftermath::default()
+            };
+        }
+        let master = self.before.get(self.turn % SHARES.len());
+        let others = |(of, now): (&usize, usize)| Some(of) != master && *of != now;
+        if self.before.iter().zip(self.masters()?.0).any(others) {
+            // Another master failed over as well: a busy machine let it wait too long.
+            self.aftermath.slots = None;
+            self.aftermath.excused_until = None;
+        }
         self.all.wait_synced()
+    }
+
+    fn aftermath(&mut self) -> Aftermath {
+        self.aftermath.clone()
+    }
+
+    fn servers(&self) -> Vec<SocketAddr> {
+        let nodes = self.all.nodes().iter();
+        nodes.map(|n| (n.address(), n.port()).into()).collect()
     }
 
     fn version(&self) -> String {

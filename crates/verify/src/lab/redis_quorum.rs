@@ -15,7 +15,7 @@ use crate::check::Property;
 const SERVERS: usize = 3;
 
 /// A hold that counts on a server whose clock is set forward ends there too early.
-const STEPS: &[Property] = &[Property::Exclusion];
+const STEPS: &[Property] = &[Property::Exclusion, Property::FalseLoss];
 
 const KILL: usize = 0;
 const PAUSE: usize = 1;
@@ -65,7 +65,7 @@ impl Engine for Quorum {
         let hosts = self.servers.iter();
         let hosts: Vec<_> = hosts.map(|s| format!("127.0.0.1:{}", s.port())).collect();
         // Longer than the longest lease and lock-delay of the workloads.
-        let strict = "durability=strict&longest=2s";
+        let strict = "durability=strict&longest=5s";
         format!("redis+quorum://{}?{strict}", hosts.join(","))
     }
 

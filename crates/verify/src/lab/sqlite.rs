@@ -9,10 +9,11 @@ use rusqlite::Connection;
 
 use super::{Engine, EngineFault, disk};
 
-const FULL: usize = 3;
+const SESSIONS: usize = 3;
+const FULL: usize = 4;
 
 /// The last one needs a small disk.
-const FAULTS: [EngineFault; 4] = [
+const FAULTS: [EngineFault; 5] = [
     EngineFault {
         name: "database locked by another writer",
         excuses: &[],
@@ -23,6 +24,10 @@ const FAULTS: [EngineFault; 4] = [
     },
     EngineFault {
         name: "log folded into the database",
+        excuses: &[],
+    },
+    EngineFault {
+        name: "session files removed",
         excuses: &[],
     },
     disk::FULL,
@@ -55,6 +60,19 @@ impl Sqlite {
     }
 }
 
+impl Sqlite {
+    /// As a cleaner of old files does. Whose session it was lives on.
+    fn remove_sessions(&self) {
+        let mut folder = self.file().into_os_string();
+        folder.push(".sessions");
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        for entry in entries {
+            // One that its process has just removed is gone as well.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 impl Engine for Sqlite {
     fn url(&self) -> String {
         format!("sqlite:{}", self.file().display())
@@ -71,6 +89,10 @@ impl Engine for Sqlite {
     fn begin(&mut self, fault: usize, _span: Duration) -> Result<Option<EngineFault>> {
         if fault == FULL {
             disk::fill(self.disk.as_ref())?;
+            return Ok(None);
+        }
+        if fault == SESSIONS {
+            self.remove_sessions();
             return Ok(None);
         }
         let connection = Connection::open(self.file()).map_err(failed)?;
@@ -91,6 +113,10 @@ impl Engine for Sqlite {
         // An open transaction ends with its connection.
         self.other = None;
         disk::free(self.disk.as_ref())
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        Some(Sqlite::file(self))
     }
 
     fn version(&self) -> String {

@@ -12,7 +12,7 @@ use crate::check::Property;
 
 /// A holder whose session somebody closes learns of it at its next renewal, and a waiter loses its
 /// place.
-const CLOSED: &[Property] = &[Property::Exclusion, Property::Fifo];
+const CLOSED: &[Property] = &[Property::Exclusion, Property::Fifo, Property::FalseLoss];
 
 #[derive(Debug, Clone, Copy)]
 enum Kind {

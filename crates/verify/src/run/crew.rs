@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clinch::{Error, ErrorKind, Result};
+use clinch_testkit::servers::Folder;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::work::{Config, Counts, Order, Said};
@@ -68,8 +69,18 @@ impl Member {
         })
     }
 
+    /// The number that the system gives it.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn heard(&self) -> Heard {
         lock(&self.heard).clone()
+    }
+
+    /// Whether the process has ended.
+    pub(super) fn is_gone(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Whether the process has ended by itself without having said that it is done.
@@ -105,6 +116,36 @@ impl Member {
             let _ = kill_process(pid, signal);
         }
     }
+}
+
+/// Where a container has a boot id of its own, it is a file that lies over this one.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The program in a mount namespace of its own, with another boot id, as some containers have one. It keeps
+/// the process that was started: it is waited for and killed as any other.
+pub(super) fn with_other_boot(program: &[OsString], folder: &Folder) -> Vec<OsString> {
+    let script = format!("mount --bind \"$0\" {BOOT_ID} && exec \"$@\"");
+    let id = folder.path().join("boot-id");
+    let mut all: Vec<OsString> = ["unshare", "-m", "sh", "-c", &script]
+        .map(OsString::from)
+        .into();
+    all.push(id.into_os_string());
+    all.extend(program.iter().cloned());
+    all
+}
+
+/// Whether that can be had here: it takes root, in most places.
+pub(super) fn other_boot_is_possible(folder: &Folder) -> bool {
+    let id = "6b1f2f0e-95d7-4b64-9c4e-1d1f6d9a7c11\n";
+    if folder.write("boot-id", id.to_owned()).is_err() {
+        return false;
+    }
+    let program = with_other_boot(&["cat".into(), BOOT_ID.into()], folder);
+    let Some((name, args)) = program.split_first() else {
+        return false;
+    };
+    let output = Command::new(name).args(args).stderr(Stdio::null()).output();
+    output.is_ok_and(|output| output.stdout == id.as_bytes())
 }
 
 impl Drop for Member {

@@ -8,7 +8,7 @@ use super::plan::{OfEngine, Plan, Planned, What};
 use super::{LinkFault, Run, lock};
 use crate::check::Property;
 use crate::history::{Event, Exit, Fault, now};
-use crate::lab::EngineFault;
+use crate::lab::{Aftermath, EngineFault};
 use crate::work::Order;
 
 /// Longer than any run.
@@ -27,6 +27,10 @@ impl Run<'_> {
         } else {
             Vec::new()
         };
+        let mut workers = workers;
+        if self.file().is_some() {
+            workers.push(What::Peek);
+        }
         let known = lock(&self.engine).as_ref().map(|engine| engine.faults());
         let known = known.unwrap_or_default().into_iter().enumerate();
         let engine = known.map(|(number, fault)| {
@@ -40,11 +44,13 @@ impl Run<'_> {
             self.lane(2, links, until),
             self.lane(3, engine, until),
             self.mend(until),
+            self.deliver(until),
         );
     }
 
     async fn lane(&self, purpose: u64, kinds: Vec<What>, until: BootTime) {
         let mut plan = Plan::new(self.options.seed, purpose, self.lease, kinds);
+        let mut budget = super::budget::Budget::new(&self.clock, self.options.span, self.lease);
         while let Some(planned) = plan.next() {
             if !self.rest(planned.gap, until).await {
                 return;
@@ -66,8 +72,20 @@ impl Run<'_> {
                 }
                 What::Stall => self.stall(&planned, until).await,
                 What::Evict => self.evict(&planned).await,
+                What::Close => self.send_order(&planned, Order::Close, "client closed under load"),
+                What::Fork => self.send_order(
+                    &planned,
+                    Order::Fork,
+                    "forked child uses its parent's client",
+                ),
+                What::Peek => self.peek().await,
+                What::Link(LinkFault::Kept) => self.keep(&planned, until).await,
                 What::Link(fault) => self.cut(fault, &planned, until).await,
-                What::Engine(fault) => self.engine(fault.number, &planned, until).await,
+                What::Engine(fault) if fault.excuses && !budget.admits(plan.is_first_round()) => {}
+                What::Engine(fault) => {
+                    let excused = self.engine(fault.number, &planned, until).await;
+                    budget.spend(excused);
+                }
             }
         }
         self.rest(FOR_EVER, until).await;
@@ -77,8 +95,7 @@ impl Run<'_> {
     async fn mend(&self, until: BootTime) {
         while self.rest(Duration::from_millis(500), until).await {
             if let Some((member, _)) = self.dismiss(super::crew::Member::died) {
-                let text = format!("worker {} ended by itself", member.process);
-                lock(&self.problems).push(text);
+                self.problem(&format!("worker {} ended by itself", member.process));
                 self.retire(&member);
                 self.replace().await;
             }
@@ -97,7 +114,7 @@ impl Run<'_> {
 
     async fn replace(&self) {
         if let Err(error) = self.hire().await {
-            lock(&self.problems).push(format!("a worker could not be started: {error}"));
+            self.problem(&format!("a worker could not be started: {error}"));
         }
     }
 
@@ -222,7 +239,8 @@ impl Run<'_> {
                 at: begun,
                 until: now(),
                 lock: Some(view.name.as_str().to_owned()),
-                excuses: vec![Property::Exclusion],
+                excuses: vec![Property::Exclusion, Property::FalseLoss],
+                harmless: true,
                 ..Fault::default()
             });
         }
@@ -252,32 +270,165 @@ impl Run<'_> {
         });
     }
 
-    async fn engine(&self, number: usize, planned: &Planned, until: BootTime) {
+    /// Does what the plan says to the engine; for how long that excuses something.
+    async fn engine(&self, number: usize, planned: &Planned, until: BootTime) -> Option<Duration> {
         let known = lock(&self.engine).as_ref().map(|engine| engine.faults());
-        let Some(fault) = known.unwrap_or_default().get(number).copied() else {
-            return;
-        };
+        let fault = known.unwrap_or_default().get(number).copied()?;
         let at = now();
         let span = planned.span;
         let begun = self
-            .on_engine(move |engine| engine.begin(number, span))
+            .on_engine(move |engine| {
+                let instead = engine.begin(number, span)?;
+                Ok((instead, engine.aside()))
+            })
             .await;
+        if let Ok((_, aside)) = &begun {
+            self.split(aside);
+        }
         self.rest(span, until).await;
-        let ended = self.on_engine(move |engine| engine.end(number)).await;
+        let ended = self
+            .on_engine(move |engine| {
+                let ended = engine.end(number).err();
+                Ok((ended, Some(engine.aftermath())))
+            })
+            .await;
+        lock(&self.members).iter().for_each(|(_, way)| way.unseal());
         let mut done = fault;
-        for outcome in [begun, ended.map(|()| None)] {
-            match outcome {
-                Ok(Some(instead)) => done = instead,
-                Ok(None) => {}
-                Err(error) => lock(&self.problems).push(format!("{}: {error}", fault.name)),
+        let mut after = Aftermath::default();
+        let mut failures = Vec::new();
+        match begun {
+            Ok((instead, _)) => done = instead.unwrap_or(done),
+            Err(error) => failures.push(error),
+        }
+        match ended {
+            Ok((ended, aftermath)) => {
+                failures.extend(ended);
+                after = aftermath.unwrap_or_default();
+                done = after.instead.unwrap_or(done);
             }
+            Err(error) => failures.push(error),
+        }
+        for error in failures {
+            self.problem(&format!("{}: {error}", fault.name));
         }
         let EngineFault { name, excuses } = done;
+        let ended = now();
         self.log(Fault {
             kind: name.to_owned(),
             at,
-            until: now(),
+            until: ended,
+            slots: after.slots,
             excuses: excuses.to_vec(),
+            excused_until: after.excused_until,
+            ..Fault::default()
+        });
+        let excused = after.excused_until.unwrap_or(ended).saturating_sub(at);
+        (!excuses.is_empty()).then_some(Duration::from_nanos(excused))
+    }
+
+    /// Some workers are on the side of these servers, the others on the other side.
+    fn split(&self, aside: &[std::net::SocketAddr]) {
+        if aside.is_empty() {
+            return;
+        }
+        for (member, way) in lock(&self.members).iter() {
+            let with_them = member.process.is_multiple_of(2);
+            way.seal(|server| aside.contains(server) != with_them);
+        }
+    }
+
+    /// Has a worker do something to itself; it goes on meanwhile.
+    fn send_order(&self, planned: &Planned, order: Order, kind: &str) {
+        let Some(process) = self.victim(planned) else {
+            return;
+        };
+        let at = now();
+        self.each(process, |member| member.order(order));
+        self.log(Fault {
+            kind: kind.to_owned(),
+            at,
+            until: at,
+            process: Some(process),
+            // Closing ends what is held, and says so; it delays nothing else.
+            harmless: true,
+            ..Fault::default()
+        });
+    }
+
+    /// Keeps what a worker sends on its open connections, to be delivered many leases later.
+    async fn keep(&self, planned: &Planned, until: BootTime) {
+        let Some(process) = self.victim(planned) else {
+            return;
+        };
+        let at = now();
+        let links: Vec<_> = {
+            let members = lock(&self.members);
+            let of = members.iter().filter(|(m, _)| m.process == process);
+            of.flat_map(|(_, way)| way.keep()).collect()
+        };
+        let leases = u32::try_from(planned.pick % 8).unwrap_or(0) + 3;
+        lock(&self.kept).push((self.clock.now() + self.lease * leases, process, links));
+        // Until its client has given the connections up.
+        self.rest(planned.span, until).await;
+        self.log(Fault {
+            kind: LinkFault::Kept.name().to_owned(),
+            at,
+            until: now(),
+            process: Some(process),
+            ..Fault::default()
+        });
+    }
+
+    /// Delivers what was kept, when it is time.
+    async fn deliver(&self, until: BootTime) {
+        while self.rest(super::TICK, until).await {
+            let at = self.clock.now();
+            let due: Vec<_> = lock(&self.kept)
+                .extract_if(.., |(due, ..)| *due <= at)
+                .collect();
+            for (_, process, links) in due {
+                links.iter().for_each(clinch_testkit::proxy::Link::deliver);
+                let at = now();
+                self.log(Fault {
+                    kind: "kept requests delivered".to_owned(),
+                    at,
+                    until: at,
+                    process: Some(process),
+                    harmless: true,
+                    ..Fault::default()
+                });
+            }
+        }
+    }
+
+    /// The file of an embedded store of our own.
+    fn file(&self) -> Option<std::path::PathBuf> {
+        lock(&self.engine).as_ref().and_then(|engine| engine.file())
+    }
+
+    /// Has another process look into the file with plain SQLite, as people and backups do.
+    async fn peek(&self) {
+        let Some(file) = self.file() else { return };
+        let at = now();
+        let config = crate::work::Config {
+            peek: Some(file),
+            ..self.config(0, String::new())
+        };
+        match super::crew::Member::start(&self.options.worker, &config) {
+            Ok(mut member) => {
+                while !member.is_gone()
+                    && self.clock.now().as_nanos() < at + super::nanos(super::START)
+                {
+                    self.clock.sleep(super::TICK).await;
+                }
+            }
+            Err(error) => self.problem(&format!("nobody could look into the file: {error}")),
+        }
+        self.log(Fault {
+            kind: "file read by plain SQLite".to_owned(),
+            at,
+            until: now(),
+            harmless: true,
             ..Fault::default()
         });
     }

@@ -1,14 +1,17 @@
 //! A run: workers, faults, and the end of both.
 
+mod budget;
 mod crew;
 mod enough;
 mod inject;
 mod plan;
+mod polls;
 mod requests;
 mod resources;
 mod route;
 mod watch;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +26,7 @@ pub(crate) use route::LinkFault;
 use route::{Route, Way};
 pub use watch::Progress;
 
-use crate::history::{Event, Exit, Fault, History, Recorder, Scan, Start, VERSION, now};
+use crate::history::{Event, Exit, Fault, Hired, History, Recorder, Scan, Start, VERSION, now};
 use crate::lab::Engine;
 use crate::options::{Options, Target};
 use crate::report::Report;
@@ -38,6 +41,8 @@ const START: Duration = Duration::from_secs(40);
 /// How long workers may take to end, as long as anything moves.
 const LONGEST_END: Duration = Duration::from_secs(120);
 const TICK: Duration = Duration::from_millis(50);
+/// Where a store sees a process end, its locks pass on within this time, and what the machine lets wait.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Puts a store to the test; blocks until that is done, or `stop` is set. It must be called from a
 /// thread that lives as long as the run, such as the first.
@@ -98,6 +103,12 @@ struct Run<'a> {
     lease: Duration,
     members: Mutex<Vec<(Member, Way)>>,
     next: AtomicU32,
+    /// The workers so far by the number that the system gives them.
+    pids: Mutex<HashMap<u32, u32>>,
+    /// Connections whose requests are kept, whose they are, and until when.
+    kept: Mutex<Vec<(BootTime, u32, Vec<clinch_testkit::proxy::Link>)>>,
+    /// Whether workers can be given a boot id of their own.
+    other_boot: bool,
     faults: AtomicU64,
     /// What members that have gone had done.
     retired: Mutex<Counts>,
@@ -115,6 +126,8 @@ impl<'a> Run<'a> {
             Target::Lab(lab) => Some(lab.start()?),
             Target::Wrong(wrong) => Some(wrong.start()?),
         };
+        let servers = engine.as_ref().map(|engine| engine.servers());
+        let servers = servers.unwrap_or_default();
         let url = match (&options.target, &engine) {
             (Target::Store(url), _) => url.clone(),
             (_, Some(engine)) => engine.url(),
@@ -156,7 +169,7 @@ impl<'a> Run<'a> {
             stop,
             clock: Clock::boot(),
             recorder,
-            route: Route::new(&url)?,
+            route: Route::new(&url, servers)?,
             clinch,
             engine: Arc::new(Mutex::new(engine)),
             prefix: format!("clinch-verify/{:x}-{}/", now(), std::process::id()),
@@ -164,6 +177,9 @@ impl<'a> Run<'a> {
             lease,
             members: Mutex::default(),
             next: AtomicU32::new(1),
+            pids: Mutex::default(),
+            kept: Mutex::default(),
+            other_boot: crew::other_boot_is_possible(&folder),
             faults: AtomicU64::new(0),
             retired: Mutex::default(),
             problems: Mutex::default(),
@@ -191,7 +207,9 @@ impl<'a> Run<'a> {
         };
         tokio::select! {
             biased;
-            _ = async { tokio::join!(disturbed, self.count(until)) } => {}
+            _ = async {
+                tokio::join!(disturbed, self.count(until), self.poll(until), self.beat(until))
+            } => {}
             () = shown => {}
         }
         self.recorder.write(&Event::Healed { at: now() });
@@ -230,6 +248,8 @@ impl<'a> Run<'a> {
             },
             requests: self.promised_requests(),
             grace: nanos(self.grace()),
+            at_once: (self.route.is_embedded() && self.wrong().is_none()).then(|| nanos(AT_ONCE)),
+            namespace: self.options.namespace.clone(),
             versions: [Some(ours), engine].into_iter().flatten().collect(),
             missing: missing.unwrap_or_default(),
         }
@@ -250,9 +270,40 @@ impl<'a> Run<'a> {
     async fn hire(&self) -> Result<()> {
         let way = self.route.open().await?;
         let process = self.next.fetch_add(1, Ordering::Relaxed);
-        let config = Config {
+        let config = self.config(process, way.url.clone());
+        if let Some(lag) = self.wrong().and_then(|wrong| wrong.lag(process)) {
+            way.lag(lag);
+            let at = now();
+            self.log(Fault {
+                kind: format!("network slow: every reply {} ms late", lag.as_millis()),
+                at,
+                until: at + nanos(self.options.span),
+                process: Some(process),
+                ..Fault::default()
+            });
+        }
+        let program = match self.has_other_boot(process) {
+            true => crew::with_other_boot(&self.options.worker, &self.folder),
+            false => self.options.worker.clone(),
+        };
+        let member = Member::start(&program, &config)?;
+        self.tell_peculiarities(&config);
+        lock(&self.pids).insert(member.pid(), process);
+        self.recorder.write(&Event::Hired(Hired {
             process,
-            url: way.url.clone(),
+            pid: member.pid(),
+            at: now(),
+            drift: i64::from(config.drift),
+        }));
+        lock(&self.members).push((member, way));
+        Ok(())
+    }
+
+    /// The task of a worker.
+    fn config(&self, process: u32, url: String) -> Config {
+        Config {
+            process,
+            url,
             namespace: self.options.namespace.clone(),
             prefix: self.prefix.clone(),
             history: self.folder.path().join(format!("{process}.jsonl")),
@@ -265,21 +316,58 @@ impl<'a> Run<'a> {
             lease_ms: u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX),
             resource: self.folder.path().join("resources"),
             wrong: self.wrong().map(|wrong| wrong.as_str().to_owned()),
-        };
-        if let Some(lag) = self.wrong().and_then(|wrong| wrong.lag(process)) {
-            way.lag(lag);
+            drift: self.drift(process),
+            peek: None,
+        }
+    }
+
+    /// Of three workers the clock of one is right, of one it is fast and of one slow, by half of what is
+    /// promised. Processes that share a file share a clock as well.
+    fn drift(&self, process: u32) -> i32 {
+        match process % 3 {
+            _ if self.wrong().is_some() || self.route.is_embedded() => 0,
+            1 => 5_000,
+            2 => -5_000,
+            _ => 0,
+        }
+    }
+
+    /// Every third worker of the lab with an embedded store is in a container of its own.
+    fn has_other_boot(&self, process: u32) -> bool {
+        let lab = matches!(self.options.target, Target::Lab(_));
+        lab && self.route.is_embedded() && self.other_boot && process % 3 == 2
+    }
+
+    /// Records what is strange about a worker from its start.
+    fn tell_peculiarities(&self, config: &Config) {
+        let fast = (config.drift != 0).then(|| match config.drift > 0 {
+            true => "clock of a client runs 0.5 % fast",
+            false => "clock of a client runs 0.5 % slow",
+        });
+        let boot = self.has_other_boot(config.process);
+        let boot = boot.then_some("process with another boot id");
+        for kind in [fast, boot].into_iter().flatten() {
             let at = now();
             self.log(Fault {
-                kind: format!("network slow: every reply {} ms late", lag.as_millis()),
+                kind: kind.to_owned(),
                 at,
-                until: at + nanos(self.options.span),
-                process: Some(process),
+                until: at,
+                process: Some(config.process),
+                harmless: true,
                 ..Fault::default()
             });
         }
-        let member = Member::start(&self.options.worker, &config)?;
-        lock(&self.members).push((member, way));
-        Ok(())
+    }
+
+    /// Something that keeps the run from being a whole one. Logs of servers are cut.
+    fn problem(&self, text: &str) {
+        const MOST: usize = 300;
+        let line = text.lines().next().unwrap_or_default();
+        let mut short: String = line.chars().take(MOST).collect();
+        if short.len() < text.len() {
+            short += " …";
+        }
+        lock(&self.problems).push(short);
     }
 
     /// Waits until every worker is connected.
@@ -367,7 +455,7 @@ impl<'a> Run<'a> {
         let heard = member.heard();
         lock(&self.retired).add(heard.counts);
         if let Some(why) = heard.failed {
-            lock(&self.problems).push(format!("worker {}: {why}", member.process));
+            self.problem(&format!("worker {}: {why}", member.process));
         }
     }
 
@@ -386,7 +474,7 @@ impl<'a> Run<'a> {
                     return;
                 }
                 Err(error) if over => {
-                    lock(&self.problems).push(format!("the store cannot be scanned: {error}"));
+                    self.problem(&format!("the store cannot be scanned: {error}"));
                     return;
                 }
                 _ => self.clock.sleep(TICK * 2).await,

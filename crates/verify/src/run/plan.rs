@@ -28,6 +28,12 @@ pub(crate) enum What {
     Stall,
     /// An operator breaks a hold.
     Evict,
+    /// One of the victim's two clients is closed while its tasks use it, and opened again.
+    Close,
+    /// The victim forks, and the child uses its parent's client.
+    Fork,
+    /// Somebody looks into the file of an embedded store.
+    Peek,
     Link(LinkFault),
     Engine(OfEngine),
 }
@@ -74,6 +80,8 @@ impl Plan {
             What::PauseLong,
             What::Stall,
             What::Evict,
+            What::Close,
+            What::Fork,
         ]
     }
 
@@ -88,8 +96,14 @@ impl Plan {
             LinkFault::RepliesLost,
             LinkFault::ReplySwallowed(1, true),
             LinkFault::Refused,
+            LinkFault::Kept,
         ];
         faults.map(What::Link).to_vec()
+    }
+
+    /// Whether no kind has come twice so far.
+    pub(crate) fn is_first_round(&self) -> bool {
+        self.rounds <= 1
     }
 
     pub(crate) fn next(&mut self) -> Option<Planned> {
@@ -109,7 +123,8 @@ impl Plan {
         self.round.swap_remove(at);
         let lease = self.lease_ms;
         let (least, most) = match what {
-            What::Kill | What::Evict | What::Link(LinkFault::Reset | LinkFault::HalfOpen) => (0, 0),
+            What::Kill | What::Evict | What::Close | What::Fork | What::Peek => (0, 0),
+            What::Link(LinkFault::Reset | LinkFault::HalfOpen) => (0, 0),
             What::PauseShort => (lease / 10, lease * 6 / 10),
             What::PauseLong | What::Stall => (lease * 11 / 10, lease * 5 / 2),
             // A half of them outlasts the lease.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clinch::{Clinch, Clock, Error, Guard, Lock, Result};
 
+use super::clients::{Clients, Numbered};
 use super::config::{Config, Counts};
 use super::held::Held;
 use crate::history::{Acquire, Event, Kind, Outcome, Recorder, Waiting, now};
@@ -100,21 +101,63 @@ pub(crate) struct Ask {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) clinch: Clinch,
+    clients: Arc<Clients>,
+    /// Which of the clients this task uses for the present turn.
+    present: Mutex<Option<Numbered>>,
+    task: usize,
     /// Which of the tasks of its workload it is.
     pub(crate) number: u32,
     rng: Mutex<Rng>,
 }
 
 impl Client {
-    pub(crate) fn new(shared: Arc<Shared>, clinch: Clinch, purpose: u64, number: u32) -> Self {
+    pub(crate) fn new(
+        clients: &Arc<Clients>,
+        shared: &Arc<Shared>,
+        purpose: u64,
+        number: u32,
+    ) -> Self {
         let rng = Rng::new(shared.config.seed, purpose);
+        let task = usize::try_from(purpose % 251).unwrap_or(0);
         Self {
-            shared,
-            clinch,
+            shared: shared.clone(),
+            clients: clients.clone(),
+            present: Mutex::new(clients.of(task)),
+            task,
             number,
             rng: Mutex::new(rng),
         }
+    }
+
+    /// Takes the client that is there now: the last one may have been closed. For the length of a turn a
+    /// task stays with one.
+    pub(crate) async fn refresh(&self) {
+        loop {
+            if let Some(there) = self.clients.of(self.task) {
+                *self.present() = Some(there);
+                return;
+            }
+            if self.shared.stopped() {
+                return; // the old one is closed, and does nothing
+            }
+            self.shared.clock.sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn present(&self) -> std::sync::MutexGuard<'_, Option<Numbered>> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The client of this turn.
+    pub(crate) fn clinch(&self) -> Clinch {
+        let present = self.present().clone();
+        // There is always one; another store is no worse than none.
+        present.map_or_else(Clinch::memory, |client| client.clinch)
+    }
+
+    /// Its number.
+    pub(crate) fn client(&self) -> u32 {
+        self.present().as_ref().map_or(0, |client| client.number)
     }
 
     /// Something random.
@@ -142,7 +185,7 @@ impl Client {
 
     /// A mutex with the lease of this run.
     pub(crate) fn lock(&self, name: &str) -> Lock {
-        self.clinch.lock(name).lease(self.shared.config.lease())
+        self.clinch().lock(name).lease(self.shared.config.lease())
     }
 
     /// Up to so many milliseconds.
@@ -220,6 +263,7 @@ impl Client {
         Acquire {
             op,
             process: self.shared.config.process,
+            client: self.client(),
             lock: ask.name.clone(),
             owner: String::new(),
             kind: ask.kind,

@@ -24,6 +24,12 @@ pub(crate) struct Config {
     pub(crate) resource: PathBuf,
     /// A wrong lock to use instead of clinch's.
     pub(crate) wrong: Option<String>,
+    /// By how many millionths its clients' clock is too fast.
+    #[serde(default)]
+    pub(crate) drift: i32,
+    /// Nothing but this: look into this file with plain SQLite.
+    #[serde(default)]
+    pub(crate) peek: Option<PathBuf>,
 }
 
 impl Config {
@@ -63,6 +69,10 @@ pub(crate) struct Counts {
 pub(crate) enum Order {
     /// Block every thread of the runtime for so many milliseconds.
     Stall(u64),
+    /// Close a client while it is used, and open another one.
+    Close,
+    /// Fork, and have the child use a client.
+    Fork,
     /// Begin nothing more, and end.
     Stop,
 }

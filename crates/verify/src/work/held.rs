@@ -96,6 +96,10 @@ pub(crate) fn released(
     valid: bool,
     reply: Result<Option<ReleaseReply>>,
 ) {
+    let reason = match &reply {
+        Ok(Some(ReleaseReply::WasLost(reason))) => Some(reason.as_str().to_owned()),
+        _ => None,
+    };
     let (outcome, error) = match reply {
         Ok(Some(reply)) if reply.was_held() => (Outcome::Ok, None),
         Ok(Some(_)) => (Outcome::Fail, None),
@@ -109,6 +113,7 @@ pub(crate) fn released(
         complete: now(),
         outcome,
         valid,
+        reason,
         error,
     }));
 }

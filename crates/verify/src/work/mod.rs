@@ -1,7 +1,9 @@
 //! What runs in a worker process: tasks that use locks, record what they see, and are killed.
 
 mod client;
+mod clients;
 mod config;
+mod fork;
 mod held;
 mod loads;
 mod resource;
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use clinch::{Clinch, Connect, Error, ErrorKind, Result};
+use clinch::{Error, ErrorKind, Result};
 
 pub(crate) use client::Shared;
 pub(crate) use config::{Config, Counts, Order, Said};
@@ -20,7 +22,7 @@ pub(crate) use config::{Config, Counts, Order, Said};
 pub(crate) use resource::Resource;
 pub(crate) use resource::Use;
 
-use crate::history::Recorder;
+use crate::history::{Event, Forked, Recorder, now};
 use crate::workload::Workload;
 
 /// Threads of the runtime that tasks run on.
@@ -75,6 +77,9 @@ fn run(config: Config) -> Result<()> {
         .enable_all()
         .build()
         .map_err(failed)?;
+    if let Some(file) = &config.peek {
+        return peek(file);
+    }
     let recorder = Recorder::create(&config.history)?;
     let shared = Shared::new(config, recorder);
     let outcome = match shared.config.wrong.clone() {
@@ -88,45 +93,67 @@ fn run(config: Config) -> Result<()> {
 async fn with_clinch(shared: &Arc<Shared>, runtime: &tokio::runtime::Handle) -> Result<()> {
     let config = &shared.config;
     let process = config.process;
-    let clinch = connect(shared).await?;
+    let clients = clients::Clients::open(shared).await?;
     say(&Said::Ready);
-    obey(shared, runtime)?;
+    obey(shared, Some(clients.clone()), runtime)?;
     let mut tasks = Vec::new();
     for name in &config.workloads {
         let workload: Workload = name.parse()?;
         for number in 0..workload.tasks() {
             let purpose = u64::from(process) << 16 | (workload as u64) << 8 | u64::from(number);
-            let client = client::Client::new(shared.clone(), clinch.clone(), purpose, number);
+            let client = client::Client::new(&clients, shared, purpose, number);
             tasks.push(runtime.spawn(async move { loads::run(workload, &client).await }));
         }
     }
     watch(shared, tasks).await?;
-    close(&clinch).await;
+    clients.close().await;
     say(&Said::Done(shared.counts()));
     Ok(())
 }
 
-/// Opens the store, and tries again for a while: a worker may be started while the engine is down.
-async fn connect(shared: &Shared) -> Result<Clinch> {
-    let config = &shared.config;
-    let give_up = shared.clock.now() + PATIENCE;
-    loop {
-        let (recorder, process) = (shared.recorder.clone(), config.process);
-        let tap = |inner| -> Arc<dyn clinch::store::Store> {
-            Arc::new(tap::Tap {
-                inner,
-                recorder,
-                process,
-            })
-        };
-        let connect = Connect::new(&config.url).namespace(&config.namespace);
-        match connect.open_with(tap).await {
-            Err(error) if error.is_temporary() && shared.clock.now() < give_up => {
-                shared.clock.sleep(Duration::from_millis(100)).await;
-            }
-            outcome => return outcome,
-        }
+/// Looks into the file of an embedded store, as `sqlite3` or a backup does.
+fn peek(file: &std::path::Path) -> Result<()> {
+    let failed = |why: rusqlite::Error| Error::new(ErrorKind::Unreachable, why.to_string());
+    let connection = rusqlite::Connection::open(file).map_err(failed)?;
+    let count = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
+        row.get::<_, i64>(0)
+    });
+    // A file that is locked is not looked into.
+    drop(count);
+    connection.close().map_err(|(_, why)| failed(why))?;
+    say(&Said::Done(Counts::default()));
+    Ok(())
+}
+
+/// Holds a lock, has a child use it, and goes on holding it.
+async fn fork(shared: &Arc<Shared>, clients: &Arc<clients::Clients>) {
+    let client = client::Client::new(clients, shared, u64::from(shared.config.process), 0);
+    client.refresh().await;
+    if shared.stopped() {
+        return;
     }
+    let name = client.name(format_args!("fork/{}", shared.config.process));
+    let (lock, ask) = (client.lock(&name), client.ask(&name));
+    let held = client
+        .acquire(&ask, async { lock.acquire().await.map(Some) })
+        .await;
+    let Some(held) = held else { return };
+    let other = client.name(format_args!("fork/{}/child", shared.config.process));
+    let at = now();
+    let before = held.look();
+    let saw = tokio::task::block_in_place(|| fork::child(&client.clinch(), &held.guard, &other));
+    if let Ok(saw) = saw {
+        shared.recorder.write(&Event::Forked(Forked {
+            process: shared.config.process,
+            op: held.op,
+            lock: name,
+            at,
+            valid: before && saw.valid,
+            granted: saw.granted,
+        }));
+    }
+    held.keep(shared.config.lease() * 2).await;
+    held.release().await;
 }
 
 /// Says how far the tasks are until they have ended.
@@ -145,19 +172,29 @@ pub(crate) async fn watch(shared: &Shared, tasks: Vec<tokio::task::JoinHandle<()
     Ok(())
 }
 
-/// Ends the session; what it could not end cleanly shows in the scan.
-async fn close(clinch: &Clinch) {
-    let _ = clinch.close().await;
-}
-
 /// Listens to standard input for orders; its end means stop.
-pub(crate) fn obey(shared: &Arc<Shared>, runtime: &tokio::runtime::Handle) -> Result<()> {
+pub(crate) fn obey(
+    shared: &Arc<Shared>,
+    clients: Option<Arc<clients::Clients>>,
+    runtime: &tokio::runtime::Handle,
+) -> Result<()> {
     let (shared, runtime) = (shared.clone(), runtime.clone());
     let listen = move || {
         for line in std::io::stdin().lock().lines() {
             let order = line.ok().and_then(|line| serde_json::from_str(&line).ok());
             match order {
                 Some(Order::Stall(millis)) => stall(&runtime, Duration::from_millis(millis)),
+                Some(Order::Close) => {
+                    if let Some(clients) = clients.clone() {
+                        runtime.spawn(async move { clients.replace_one().await });
+                    }
+                }
+                Some(Order::Fork) => {
+                    if let Some(clients) = clients.clone() {
+                        let shared = shared.clone();
+                        runtime.spawn(async move { fork(&shared, &clients).await });
+                    }
+                }
                 Some(Order::Stop) | None => break,
             }
         }

@@ -50,6 +50,7 @@ impl Tap {
                 send: now(),
                 reply: 0,
                 answer: Answer::Unknown,
+                reason: None,
                 seq: None,
                 lease: 0,
             },
@@ -114,8 +115,9 @@ impl Store for Tap {
             Ok(replies) => {
                 for (one, reply) in under.into_iter().zip(replies) {
                     one.answered(match reply {
+                        RenewReply::Held => Answer::Held,
                         RenewReply::Lost(_) => Answer::Lost,
-                        _ => Answer::Held,
+                        _ => Answer::Unknown,
                     });
                 }
             }

@@ -32,7 +32,7 @@ pub(crate) async fn work(
         });
     }
     say(&Said::Ready);
-    obey(shared, runtime)?;
+    obey(shared, None, runtime)?;
     let tasks = users.into_iter().map(|user| runtime.spawn(user.go()));
     watch(shared, tasks.collect()).await?;
     say(&Said::Done(shared.counts()));
@@ -107,6 +107,7 @@ impl User {
         self.shared.acquired(Acquire {
             op,
             process: self.shared.config.process,
+            client: 0,
             lock: self.name(),
             owner: taken.owner.clone(),
             kind: Kind::Wait,
@@ -168,6 +169,7 @@ impl User {
                 Outcome::Info
             },
             valid,
+            reason: None,
             error: outcome.err().map(|why| why.to_string()),
         }));
     }

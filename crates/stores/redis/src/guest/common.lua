@@ -1,25 +1,41 @@
 -- What the layouts of other libraries share: it comes before each of their scripts.
 
 local call, pcall = redis.call, redis.pcall
-local operation, remember = ARGV[1], ARGV[2]
+local operation, remember, moment = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
--- Ends that are remembered of one lock.
+-- Milliseconds since 2020 by this server's clock.
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000) - 1577836800000
+
+-- Ends that are remembered of one lock in any case. Each is a letter, until when it must be kept (14
+-- digits), and the owner.
 local MOST = 32
 
 -- How this owner's claim ended, if it is known to have.
 local function ended(list, owner)
   for _, entry in ipairs(call('LRANGE', list, 0, -1)) do
-    if string.sub(entry, 2) == owner then return string.sub(entry, 1, 1) end
+    if string.sub(entry, 16) == owner then return string.sub(entry, 1, 1) end
   end
 end
 
 -- Remembers an end, so that a copy of the claim that is still under way is refused, and a repeated
 -- release has the same answer. It comes after the key was deleted: a server that is out of memory lets
 -- a script go on once it has written, and so a lock can always be given up.
+--
+-- A copy of the claim that had no reply may be applied until `moment`: until then its end is kept, however
+-- many others end.
 local function note(list, how, owner)
-  call('LPUSH', list, how .. owner)
-  call('LTRIM', list, 0, MOST - 1)
-  call('PEXPIRE', list, remember)
+  call('LPUSH', list, how .. string.format('%014d', moment) .. owner)
+  for _, entry in ipairs(call('LRANGE', list, MOST, -1)) do
+    if tonumber(string.sub(entry, 2, 15)) <= now then call('LREM', list, -1, entry) end
+  end
+  local longest = math.max(remember, moment - now)
+  if call('PTTL', list) < longest then call('PEXPIRE', list, longest) end
+end
+
+-- Keeps an end that is known already.
+local function keep(list, how, owner)
+  if moment > now then note(list, how, owner) end
 end
 
 -- What is there instead of a lock of this kind.

@@ -2,7 +2,8 @@
 -- the value. One operation on any number of locks; the replies come in their order.
 --
 -- KEYS: for each lock its key and the list of those that ended. ARGV: the operation, for how long (ms)
--- to remember an end, and for each lock the owner's text and the lease in ms.
+-- to remember an end, until when a claim may be applied or an end must be kept, and for each lock the owner's
+-- text and the lease in ms.
 
 -- A key of another kind is nobody's value here.
 local function is_held(key, owner)
@@ -13,7 +14,11 @@ local steps = {}
 
 function steps.claim(key, list, owner, lease)
   local how = ended(list, owner)
-  if how then return { 'gone', how } end
+  if how then
+    keep(list, how, owner)
+    return { 'gone', how }
+  end
+  if now > moment and not is_held(key, owner) then return { 'late', now } end
   if call('SET', key, owner, 'NX', 'PX', lease) then return { 'granted' } end
   if call('TYPE', key).ok ~= 'string' then return clash(key) end
   if call('GET', key) == owner then
@@ -39,14 +44,15 @@ function steps.release(key, list, owner)
     return { 'held' }
   end
   local how = ended(list, owner)
+  if how then keep(list, how, owner) else note(list, 'f', owner) end
   if how == 'r' then return { 'held' } end
-  if not how then note(list, 'f', owner) end
   return { 'lost', how or 'f' }
 end
 
 function steps.withdraw(key, list, owner)
   if is_held(key, owner) then call('DEL', key) end
-  if not ended(list, owner) then note(list, 'w', owner) end
+  local how = ended(list, owner)
+  if how then keep(list, how, owner) else note(list, 'w', owner) end
   return { 'held' }
 end
 
@@ -71,6 +77,6 @@ end
 
 local replies = {}
 for i = 1, #KEYS, 2 do
-  replies[#replies + 1] = steps[operation](KEYS[i], KEYS[i + 1], ARGV[i + 2], ARGV[i + 3])
+  replies[#replies + 1] = steps[operation](KEYS[i], KEYS[i + 1], ARGV[i + 3], ARGV[i + 4])
 end
 return replies

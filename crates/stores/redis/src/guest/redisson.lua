@@ -2,8 +2,8 @@
 -- any number of locks; the replies come in their order.
 --
 -- KEYS: for each lock its key, the list of those that ended and the queue of a fair lock of that name.
--- ARGV: the operation, for how long (ms) to remember an end, and for each lock the owner's field, the
--- lease in ms and the channel of wake-ups.
+-- ARGV: the operation, for how long (ms) to remember an end, until when a claim may be applied or an end must
+-- be kept, and for each lock the owner's field, the lease in ms and the channel of wake-ups.
 
 -- A hash with a mode is a read-write lock.
 local function is_lock(key)
@@ -27,7 +27,11 @@ local steps = {}
 
 function steps.claim(key, list, queue, owner, lease)
   local how = ended(list, owner)
-  if how then return { 'gone', how } end
+  if how then
+    keep(list, how, owner)
+    return { 'gone', how }
+  end
+  if now > moment and not is_held(key, owner) then return { 'late', now } end
   if call('EXISTS', queue) == 1 then return { 'clash', 'fair' } end
   if call('EXISTS', key) == 0 then
     call('HSET', key, owner, 1)
@@ -58,14 +62,15 @@ function steps.release(key, list, _, owner, _, channel)
     return { heard and 'held' or 'unheard' }
   end
   local how = ended(list, owner)
+  if how then keep(list, how, owner) else note(list, 'f', owner) end
   if how == 'r' then return { 'held' } end
-  if not how then note(list, 'f', owner) end
   return { 'lost', how or 'f' }
 end
 
 function steps.withdraw(key, list, _, owner, _, channel)
   if is_held(key, owner) then free(key, channel) end
-  if not ended(list, owner) then note(list, 'w', owner) end
+  local how = ended(list, owner)
+  if how then keep(list, how, owner) else note(list, 'w', owner) end
   return { 'held' }
 end
 
@@ -90,7 +95,7 @@ function steps.view(key)
 end
 
 local replies = {}
-local at = 3
+local at = 4
 for i = 1, #KEYS, 3 do
   replies[#replies + 1] =
     steps[operation](KEYS[i], KEYS[i + 1], KEYS[i + 2], ARGV[at], ARGV[at + 1], ARGV[at + 2])

@@ -11,6 +11,8 @@ pub(super) enum Reply {
     Granted,
     /// Somebody else has it, for so long; without end if there is none.
     Taken(Option<Duration>),
+    /// The claim came too late to be applied as a new one; the server's time.
+    Late(u64),
     /// The claim has ended before.
     Gone(LostReason),
     Held,
@@ -46,6 +48,7 @@ impl Reply {
         Some(match word.as_str() {
             "granted" => Self::Granted,
             "taken" => Self::Taken(left(&next()?)?),
+            "late" => Self::Late(next()?.parse().ok()?),
             "gone" => Self::Gone(reason(&next()?)?),
             "held" => Self::Held,
             "unheard" => Self::Unheard,

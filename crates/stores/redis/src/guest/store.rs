@@ -10,7 +10,9 @@ use clinch_core::store::{
     Guarantees, Hold, Limits, LockView, LostReason, OpenContext, PartyView, Queued, ReleaseReply,
     RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
-use clinch_core::{ClientInfo, Error, ErrorKind, MAX_NAME, Name, OwnerId, Result, keeper};
+use clinch_core::{
+    ClientInfo, Error, ErrorKind, MAX_NAME, Name, OwnerId, RequestId, Result, keeper,
+};
 
 use super::layout::{Layout, mix, nobody, seq};
 use super::reply::Reply;
@@ -19,6 +21,7 @@ use crate::config::{self, Config, Topology};
 use crate::doctor;
 use crate::error::strange;
 use crate::floor::ScriptFloor;
+use crate::ledger::{Ledger, TRIES, too_late, window};
 use crate::record::millis;
 use crate::scripts::Call;
 use crate::servers::Servers;
@@ -47,6 +50,7 @@ pub struct GuestStore {
     ears: Arc<Ears>,
     /// Looks so far, for their jitter.
     looks: AtomicU64,
+    ledger: Ledger,
 }
 
 impl GuestStore {
@@ -78,6 +82,7 @@ impl GuestStore {
             session,
             ears,
             looks: AtomicU64::new(0),
+            ledger: Ledger::default(),
         };
         let servers = store.servers.clone();
         keeper::run(async move { servers.connect().await }).await?;
@@ -126,7 +131,7 @@ impl GuestStore {
         }
     }
 
-    fn owner(&self, request: clinch_core::RequestId) -> String {
+    fn owner(&self, request: RequestId) -> String {
         self.layout.owner(request, &self.me)
     }
 
@@ -135,15 +140,21 @@ impl GuestStore {
         Some(self.owner(hold.request)).filter(|owner| seq(owner) == hold.seq)
     }
 
-    /// One operation on these locks: name, owner and lease of each.
+    /// One operation on these locks: name, owner and lease of each. `moment` says until when a claim may
+    /// be applied, or the end of one must be remembered.
     async fn call(
         &self,
         operation: &str,
         wait: bool,
+        moment: u64,
         locks: &[(&Name, &str, Duration)],
     ) -> Result<Vec<Reply>> {
         let mut keys = Vec::new();
-        let mut args: Vec<Vec<u8>> = vec![operation.into(), text(self.config.remember)];
+        let mut args: Vec<Vec<u8>> = vec![
+            operation.into(),
+            text(self.config.remember),
+            moment.to_string().into_bytes(),
+        ];
         for (name, owner, lease) in locks {
             keys.extend(self.layout.keys(name));
             args.push((*owner).into());
@@ -156,6 +167,7 @@ impl GuestStore {
             args,
             run_at: None,
             wait: if wait { self.config.wait } else { 0 },
+            limit: None,
         };
         let servers = self.servers.clone();
         let reply = keeper::run(async move { servers.call(call).await }).await;
@@ -171,12 +183,15 @@ impl GuestStore {
     async fn one(
         &self,
         operation: &str,
-        wait: bool,
+        moment: u64,
         name: &Name,
         owner: &str,
         lease: Duration,
     ) -> Result<Reply> {
-        let replies = self.call(operation, wait, &[(name, owner, lease)]).await?;
+        let lock = (name, owner, lease);
+        // Replicas must have a grant before it counts.
+        let wait = operation == "claim";
+        let replies = self.call(operation, wait, moment, &[lock]).await?;
         match replies.into_iter().next() {
             Some(Reply::Clash(kind, fields)) => {
                 Err(self.explain(self.layout.clash(name, &kind, &fields)))
@@ -188,6 +203,40 @@ impl GuestStore {
 
     fn explain(&self, error: Error) -> Error {
         error.or_store(self.info.scheme)
+    }
+
+    /// Claims with the latest moment at which the server may do it, and again if it came too late.
+    async fn claim_in_time(&self, claim: &Claim, owner: &str) -> Result<Reply> {
+        let (request, lease) = (claim.request, claim.lease);
+        let window = window(self.config.timeout, lease);
+        for _ in 0..TRIES {
+            let latest = self.ledger.sent(request, self.session.clock.now(), window);
+            let reply = self.one("claim", latest, &claim.name, owner, lease).await;
+            if !reply.as_ref().is_err_and(Error::may_have_taken_effect) {
+                self.ledger.answered(request);
+            }
+            match reply? {
+                Reply::Late(now) => self.session.clock.heard(now),
+                reply => return Ok(reply),
+            }
+        }
+        Err(self.explain(too_late()))
+    }
+
+    /// Releases or withdraws.
+    async fn end(
+        &self,
+        operation: &str,
+        request: RequestId,
+        name: &Name,
+        owner: &str,
+    ) -> Result<Reply> {
+        let keep = self.ledger.latest(request);
+        let reply = self
+            .one(operation, keep, name, owner, Duration::ZERO)
+            .await?;
+        self.ledger.ended(request);
+        Ok(reply)
     }
 
     /// When a waiter looks again.
@@ -235,8 +284,7 @@ impl Store for GuestStore {
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
         let owner = self.owner(claim.request);
-        let reply = self.one("claim", true, &claim.name, &owner, claim.lease);
-        Ok(match reply.await? {
+        Ok(match self.claim_in_time(claim, &owner).await? {
             Reply::Granted => ClaimReply::Granted(Grant {
                 seq: seq(&owner),
                 predecessor: None,
@@ -281,7 +329,7 @@ impl Store for GuestStore {
                 .iter()
                 .map(|(renewal, owner, _)| (&renewal.hold.name, *owner, renewal.lease))
                 .collect();
-            let answers = self.call("renew", true, &locks).await?;
+            let answers = self.call("renew", true, 0, &locks).await?;
             for ((_, _, reply), answer) in batch.into_iter().zip(answers) {
                 *reply = match answer {
                     Reply::Held => RenewReply::Held,
@@ -296,7 +344,7 @@ impl Store for GuestStore {
         let Some(owner) = self.held_by(hold) else {
             return Ok(ReleaseReply::WasLost(LostReason::Forgotten));
         };
-        let reply = self.one("release", false, &hold.name, &owner, Duration::ZERO);
+        let reply = self.end("release", hold.request, &hold.name, &owner);
         Ok(match reply.await? {
             Reply::Held => ReleaseReply::Released,
             Reply::Unheard => {
@@ -313,7 +361,7 @@ impl Store for GuestStore {
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let owner = self.owner(claim.request);
-        let reply = self.one("withdraw", false, &claim.name, &owner, Duration::ZERO);
+        let reply = self.end("withdraw", claim.request, &claim.name, &owner);
         reply.await.map(|_| ())
     }
 
@@ -326,7 +374,7 @@ impl Store for GuestStore {
     }
 
     async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
-        let reply = self.one("view", false, name, "", Duration::ZERO).await?;
+        let reply = self.one("view", 0, name, "", Duration::ZERO).await?;
         let (left, holders) = match reply {
             Reply::None => return Ok(None),
             Reply::Holder(left, holders) => (left, holders),
@@ -361,7 +409,7 @@ impl Store for GuestStore {
                 }
             }
         };
-        let reply = self.one("evict", false, name, &owner, Duration::ZERO);
+        let reply = self.one("evict", 0, name, &owner, Duration::ZERO);
         match reply.await? {
             Reply::Evicted(owner) => Ok(Evicted {
                 seqs: vec![seq(&owner)],

@@ -5,12 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use clinch_core::{Effect, Error, ErrorKind, Result};
-use tokio::sync::oneshot;
 
+use crate::group::Coming;
 use crate::record::{Reply, expect};
-
-/// An answer on its way.
-pub(crate) type Coming = oneshot::Receiver<Result<Reply>>;
 
 /// The answers of all servers to one step, as they come.
 #[derive(Debug)]

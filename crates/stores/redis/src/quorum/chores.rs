@@ -7,7 +7,7 @@ use clinch_core::{Clock, Name, Result, keeper};
 use tokio::sync::watch;
 
 use super::answers::Answers;
-use super::nodes::Nodes;
+use super::nodes::{Nodes, Step};
 use crate::record::Reply;
 
 /// For how long a server that does not answer is told again.
@@ -61,13 +61,7 @@ impl Chores {
     }
 
     /// Tells a server something until it has answered, for a while.
-    pub(crate) fn insist(
-        self: &Arc<Self>,
-        nodes: &Arc<Nodes>,
-        at: usize,
-        name: &Name,
-        step: Vec<u8>,
-    ) {
+    pub(crate) fn insist(self: &Arc<Self>, nodes: &Arc<Nodes>, at: usize, name: &Name, step: Step) {
         let (chores, nodes, name) = (self.clone(), nodes.clone(), name.clone());
         // On its way before anything that is sent after this call.
         let mut coming = nodes.send(at, &name, &step);

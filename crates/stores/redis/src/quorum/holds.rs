@@ -3,36 +3,39 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use clinch_core::store::{Claim, Hold, LostReason, RenewReply, Renewal};
+use clinch_core::store::{Claim, Evicted, Hold, LostReason, RenewReply, Renewal};
 use clinch_core::{Effect, Name, Result};
 
-use super::nodes::too_few;
+use super::nodes::{Step, too_few};
 use super::round::Quorum;
 use super::verdict::Tally;
 use crate::record::{Reply, step};
+use crate::renewals::{self, Patience};
 
 /// Extends holds at all servers; each is held if `need` of them say so.
 pub(crate) async fn renew(quorum: &Quorum, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
     let nodes = &quorum.nodes;
-    let sent: Vec<_> = renewals
-        .iter()
-        .map(|renewal| nodes.send_all(&renewal.hold.name, &step::renew(renewal)))
-        .collect();
-    let mut replies = Vec::with_capacity(sent.len());
+    let patience = Patience::of(renewals).reply;
+    let send = |renewal: &Renewal| {
+        let step = Step::Renew(renewal.clone(), patience);
+        nodes.send_all(&renewal.hold.name, &step)
+    };
+    let sent: Vec<_> = renewals.iter().map(send).collect();
+    let mut outcomes = Vec::with_capacity(sent.len());
     for mut answers in sent {
         let tally = Tally::hear(nodes, &mut answers).await;
-        replies.push(match tally.or_unknown(nodes)? {
+        let verdict = tally.or_unknown(nodes);
+        outcomes.push(verdict.map(|verdict| match verdict {
             Ok(()) => RenewReply::Held,
             Err(reason) => RenewReply::Lost(reason),
-        });
+        }));
     }
-    Ok(replies)
+    renewals::each_or_error(outcomes)
 }
 
 /// Gives a hold up at all servers; it was held if `need` of them had it.
 pub(crate) async fn release(quorum: &Arc<Quorum>, hold: &Hold) -> Result<Result<(), LostReason>> {
     let nodes = &quorum.nodes;
-    let packed = step::release(hold);
     // What this client knows of the hold, if it is its own.
     let visit = quorum.requests.known(hold.request);
     let visit = visit.filter(|visit| visit.state().token == Some(hold.seq));
@@ -44,7 +47,7 @@ pub(crate) async fn release(quorum: &Arc<Quorum>, hold: &Hold) -> Result<Result<
         ..Tally::default()
     };
     let mut answers = nodes.send_to(&hold.name, |at| {
-        (!tally.yes.contains(&at)).then(|| packed.clone())
+        (!tally.yes.contains(&at)).then(|| Step::Release(hold.clone()))
     });
     // Dropped here, nothing is lost: the steps are on their way, and the engine releases again.
     tally.hear_more(nodes, &mut answers).await;
@@ -58,8 +61,8 @@ pub(crate) async fn release(quorum: &Arc<Quorum>, hold: &Hold) -> Result<Result<
     }
     // If it is ours, nothing of the request may stay: also not half a claim with another number.
     let rest = match ours {
-        true => step::withdraw(hold.request),
-        false => packed,
+        true => Step::Withdraw(hold.request),
+        false => Step::Release(hold.clone()),
     };
     for (at, _) in tally.no.iter().filter(|_| ours) {
         quorum.chores.insist(nodes, *at, &hold.name, rest.clone());
@@ -89,18 +92,16 @@ pub(crate) async fn withdraw(quorum: &Arc<Quorum>, claim: &Claim) -> Result<()> 
         state.round += 1;
         (state.token, state.done) = (None, true);
     }
-    let packed = step::withdraw(claim.request);
-    let mut answers = nodes.send_all(&claim.name, &packed);
+    let step = Step::Withdraw(claim.request);
+    let mut answers = nodes.send_all(&claim.name, &step);
     let tally = Tally::hear(nodes, &mut answers).await;
     for (at, _) in &tally.failed {
-        quorum
-            .chores
-            .insist(nodes, *at, &claim.name, packed.clone());
+        quorum.chores.insist(nodes, *at, &claim.name, step.clone());
     }
     let (later, name) = (quorum.clone(), claim.name.clone());
     quorum.chores.hear(answers, move |at, answer| {
         if answer.is_err() {
-            later.chores.insist(&later.nodes, at, &name, packed.clone());
+            later.chores.insist(&later.nodes, at, &name, step.clone());
         }
     });
     tally.or_unknown(nodes).map(|_| ())
@@ -109,23 +110,26 @@ pub(crate) async fn withdraw(quorum: &Arc<Quorum>, claim: &Claim) -> Result<()> 
 /// Whether `need` servers have this hold.
 pub(crate) async fn check(quorum: &Quorum, name: &Name, seq: u64) -> Result<bool> {
     let nodes = &quorum.nodes;
-    let mut answers = nodes.send_all(name, &step::check(seq));
+    let mut answers = nodes.send_all(name, &Step::Other(step::check(seq)));
     let tally = Tally::hear(nodes, &mut answers).await;
     Ok(tally.or_unknown(nodes)?.is_ok())
 }
 
-/// Breaks holds at all servers; those that can have no `need` servers any more.
-pub(crate) async fn evict(quorum: &Quorum, name: &Name, seq: Option<u64>) -> Result<Vec<u64>> {
+/// Breaks holds and ends delays at all servers; those that can have no `need` servers any more.
+pub(crate) async fn evict(quorum: &Quorum, name: &Name, seq: Option<u64>) -> Result<Evicted> {
     let nodes = &quorum.nodes;
-    let mut answers = nodes.send_all(name, &step::evict(seq));
-    let mut broken: HashMap<u64, usize> = HashMap::new();
+    let mut answers = nodes.send_all(name, &Step::Other(step::evict(seq)));
+    let (mut broken, mut delays) = (HashMap::new(), HashMap::new());
     let (mut answered, mut failed) = (0, None);
     while let Some((_, answer)) = answers.next().await {
         match answer {
-            Ok(Reply::Evicted(seqs)) => {
+            Ok(Reply::Evicted(evicted)) => {
                 answered += 1;
-                for seq in seqs {
-                    *broken.entry(seq).or_default() += 1;
+                for seq in evicted.seqs {
+                    *broken.entry(seq).or_insert(0) += 1;
+                }
+                for seq in evicted.delays {
+                    *delays.entry(seq).or_insert(0) += 1;
                 }
             }
             Ok(_) => {}
@@ -136,11 +140,14 @@ pub(crate) async fn evict(quorum: &Quorum, name: &Name, seq: Option<u64>) -> Res
         return Err(too_few(answered, nodes, failed).with_effect(Effect::Possible));
     }
     let enough = nodes.all.len() - nodes.need + 1;
-    let mut seqs: Vec<u64> = broken
-        .into_iter()
-        .filter(|(_, servers)| *servers >= enough)
-        .map(|(seq, _)| seq)
-        .collect();
-    seqs.sort_unstable();
-    Ok(seqs)
+    let ended = |counts: HashMap<u64, usize>| {
+        let certain = counts.into_iter().filter(|(_, servers)| *servers >= enough);
+        let mut seqs: Vec<u64> = certain.map(|(seq, _)| seq).collect();
+        seqs.sort_unstable();
+        seqs
+    };
+    Ok(Evicted {
+        seqs: ended(broken),
+        delays: ended(delays),
+    })
 }

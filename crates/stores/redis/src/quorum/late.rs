@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clinch_core::store::Claim;
 
+use super::nodes::Step;
 use super::requests::Visit;
 use super::round::Quorum;
 use crate::record::step;
@@ -25,12 +26,13 @@ impl Latecomer {
         if let Some(token) = self.token.filter(|token| state.token == Some(*token)) {
             let packed = step::adopt(request, number, token, self.claim.lease);
             // Without an answer the server just takes no part in this hold.
-            drop(nodes.send(at, name, &packed));
+            drop(nodes.send(at, name, &Step::Other(packed)));
         } else if state.round == self.round {
             // Seen before the next round begins, so that none votes for it.
             self.quorum.saw(number);
             let packed = step::back(request, [number; 2]);
-            self.quorum.chores.insist(nodes, at, name, packed);
+            let chores = &self.quorum.chores;
+            chores.insist(nodes, at, name, Step::Other(packed));
         }
         // Otherwise the next round, or a withdrawal, has found it there.
     }

@@ -1,15 +1,16 @@
 //! The servers, each an ordinary one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use clinch_core::store::{Finding, Severity};
-use clinch_core::{Clock, Error, ErrorKind, Name, Result, keeper};
+use clinch_core::store::{Claim, Finding, Hold, Renewal, Severity};
+use clinch_core::{Clock, Error, ErrorKind, Name, RequestId, Result, keeper};
 use tokio::sync::mpsc;
 
-use super::answers::{Answers, Coming};
+use super::answers::Answers;
 use crate::config::{Address, Config};
 use crate::doctor;
-use crate::group::Group;
+use crate::group::{Coming, Group};
 use crate::keys::Keys;
 use crate::server::Server;
 use crate::servers::Servers;
@@ -17,7 +18,7 @@ use crate::session::Session;
 use crate::wakes::Ears;
 
 /// For how long the rest is waited for when enough servers have been reached.
-const GRACE: std::time::Duration = std::time::Duration::from_millis(200);
+const GRACE: Duration = Duration::from_millis(200);
 
 /// One of the servers.
 #[derive(Debug)]
@@ -26,6 +27,19 @@ pub(crate) struct Node {
     session: Arc<Session>,
     pub(crate) servers: Servers,
     group: Arc<Group>,
+}
+
+/// A step for some of them. What it says of late copies differs, because their clocks do.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Half a claim, packed.
+    Half(Claim, Vec<u8>),
+    /// A renewal, and how long its reply is waited for.
+    Renew(Renewal, Duration),
+    Release(Hold),
+    Withdraw(RequestId),
+    /// Anything else, packed.
+    Other(Vec<u8>),
 }
 
 /// All of them.
@@ -64,16 +78,22 @@ impl Nodes {
     }
 
     /// Puts a step on its way to one server.
-    pub(crate) fn send(&self, at: usize, name: &Name, step: &[u8]) -> Option<Coming> {
-        let group = &self.all.get(at)?.group;
-        Some(group.send(self.keys.state(name), step.to_vec(), true))
+    pub(crate) fn send(&self, at: usize, name: &Name, step: &Step) -> Option<Coming> {
+        let (group, key) = (&self.all.get(at)?.group, self.keys.state(name));
+        Some(match step {
+            Step::Half(claim, packed) => group.claim(key, claim, packed.clone()),
+            Step::Renew(renewal, limit) => group.renew(key, renewal, *limit),
+            Step::Release(hold) => group.release(key, hold),
+            Step::Withdraw(request) => group.withdraw(key, *request),
+            Step::Other(packed) => group.send(key, packed.clone(), true),
+        })
     }
 
     /// Puts a step on its way to all servers, or to some.
     pub(crate) fn send_to(
         &self,
         name: &Name,
-        mut step: impl FnMut(usize) -> Option<Vec<u8>>,
+        mut step: impl FnMut(usize) -> Option<Step>,
     ) -> Answers {
         let coming = (0..self.all.len())
             .map(|at| step(at).and_then(|step| self.send(at, name, &step)))
@@ -82,8 +102,9 @@ impl Nodes {
     }
 
     /// Puts a step on its way to all servers.
-    pub(crate) fn send_all(&self, name: &Name, step: &[u8]) -> Answers {
-        self.send_to(name, |_| Some(step.to_vec()))
+    pub(crate) fn send_all(&self, name: &Name, step: &Step) -> Answers {
+        let coming = (0..self.all.len()).map(|at| self.send(at, name, step));
+        Answers::new(self.config.scheme, coming.collect())
     }
 
     /// Connects to all servers; it takes `need` of them, and none that cannot keep locks.

@@ -11,7 +11,7 @@ use clinch_core::{Effect, Result};
 use super::answers::Answers;
 use super::chores::Chores;
 use super::late::Latecomer;
-use super::nodes::{Nodes, too_few};
+use super::nodes::{Nodes, Step, too_few};
 use super::outcome::{Heard, Refusal};
 use super::requests::{Requests, Visit};
 use crate::record::{Reply, step};
@@ -70,7 +70,8 @@ impl Round {
             ..round.claim.clone()
         };
         let packed = step::half_claim(&half, round.floor);
-        let answers = round.quorum.nodes.send_all(&half.name, &packed);
+        let name = half.name.clone();
+        let answers = (round.quorum.nodes).send_all(&name, &Step::Half(half, packed));
         let outcome = match token {
             None => round.fresh(answers).await,
             Some(token) => round.again(token, answers).await,
@@ -151,7 +152,7 @@ impl Round {
             tried.push(number);
             let packed = step::vote(self.claim.request, number, self.claim.lease);
             let mut votes = nodes.send_to(&self.claim.name, |at| {
-                heard.has_granted(at).then(|| packed.clone())
+                heard.has_granted(at).then(|| Step::Other(packed.clone()))
             });
             let (mut yes, mut behind, mut failed) = (0, None, None);
             while yes < nodes.need && yes + votes.pending() >= nodes.need {
@@ -195,7 +196,7 @@ impl Round {
         }
         let packed = step::adopt(self.claim.request, token, token, self.claim.lease);
         let mut renewals = nodes.send_to(&self.claim.name, |at| {
-            heard.has_granted(at).then(|| packed.clone())
+            heard.has_granted(at).then(|| Step::Other(packed.clone()))
         });
         let (mut yes, mut failed) = (0, heard.failed.len());
         while let Some((_, answer)) = renewals.next().await {
@@ -252,7 +253,7 @@ impl Round {
             self.quorum.saw(*one);
             self.quorum.saw(*other);
             let packed = step::back(self.claim.request, [*one, *other]);
-            chores.insist(nodes, at, &self.claim.name, packed);
+            chores.insist(nodes, at, &self.claim.name, Step::Other(packed));
         }
     }
 
@@ -302,10 +303,10 @@ impl Round {
                 self.end();
                 let nodes = &self.quorum.nodes;
                 for at in 0..nodes.all.len() {
-                    let packed = step::withdraw(self.claim.request);
+                    let step = Step::Withdraw(self.claim.request);
                     self.quorum
                         .chores
-                        .insist(nodes, at, &self.claim.name, packed);
+                        .insist(nodes, at, &self.claim.name, step.clone());
                 }
                 Ok(ClaimReply::Gone(reason))
             }

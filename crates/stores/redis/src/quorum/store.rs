@@ -200,12 +200,8 @@ impl Store for QuorumStore {
     }
 
     async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
-        let seqs = holds::evict(&self.quorum, name, seq).await;
-        seqs.map(|seqs| Evicted {
-            seqs,
-            ..Evicted::default()
-        })
-        .map_err(|error| self.explain(error))
+        let evicted = holds::evict(&self.quorum, name, seq).await;
+        evicted.map_err(|error| self.explain(error))
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

@@ -23,9 +23,9 @@ for i, key in ipairs(KEYS) do
   local state = call('GET', key)
   local limit, held, waiting = 1, {}, {}
   if state then
-    local form, _, _, memory, _, at = unpack('<c1I8I8I2I2', state)
+    local form, _, _, _, memory, _, at = unpack('<c1I8I8I8I4I2', state)
     at = at + memory
-    if form == 'g' then
+    if form == 'G' then
       local bytes
       limit, _, _, _, bytes, _, _, _, at = unpack('<I4I8I4I4I4I8I8I8', state, at)
       held, waiting = split(sub(state, at, at + bytes - 1)), split(sub(state, at + bytes))

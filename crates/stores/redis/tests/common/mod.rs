@@ -73,3 +73,14 @@ pub(crate) fn connections(server: &Redis) -> usize {
         .filter(|line| line.contains(" resp=3"))
         .count()
 }
+
+/// Calls of scripts that the server has seen so far.
+pub(crate) fn calls(server: &Redis) -> u64 {
+    let stats = server.info("commandstats").unwrap();
+    let of = |name: &str| {
+        let stat = stats.get(&format!("cmdstat_{name}"));
+        let calls = stat.and_then(|stat| stat.split(['=', ',']).nth(1));
+        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
+    };
+    of("evalsha") + of("eval")
+}

@@ -7,6 +7,9 @@
     reason = "a test fails by panicking, and runs on its own runtime"
 )]
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod all;
 mod contention;
 mod loss;
@@ -23,6 +26,7 @@ use clinch_core::{Clinch, ClinchBuilder, Guard, Result};
 use clinch_testkit::proxy::{Proxy, resp};
 use clinch_testkit::servers::{Redis, RedisBuilder};
 use clinch_testkit::wait::eventually;
+use common::calls;
 
 /// A lease that does not run out within a test.
 const LONG: Duration = Duration::from_secs(120);

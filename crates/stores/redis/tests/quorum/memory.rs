@@ -111,3 +111,32 @@ async fn the_clock_of_one_server_is_stepped_both_ways() {
     }
     servers.all_are_free("x").await;
 }
+
+/// The numbers come from the clock that is ahead. When its server is gone the others give greater ones, though
+/// they remember idle names for a second only.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_when_the_server_whose_clock_is_ahead_is_gone() {
+    let servers = Servers::with(3, Redis::with().clock_shim());
+    let hour = Duration::from_secs(3600);
+    servers.0[0].step_clock(hour, Step::Forward).unwrap();
+    let url = servers.url("remember=1s");
+    let a = client(&url).await;
+    let mut last = None;
+    for _ in 0..3 {
+        let guard = a.lock("x").lease(LONG).acquire().await.unwrap();
+        servers.all_have("x", guard.token().seq()).await;
+        last = Some(guard.token());
+        guard.release().await.unwrap();
+    }
+    servers.all_are_free("x").await;
+    for server in &servers.0 {
+        server
+            .step_clock(Duration::from_secs(60), Step::Forward)
+            .unwrap();
+    }
+    servers.0[0].kill().unwrap();
+    let b = client(&url).await;
+    let guard = b.lock("x").lease(LONG).acquire().await.unwrap();
+    assert!(Some(guard.token()) > last);
+    guard.release().await.unwrap();
+}

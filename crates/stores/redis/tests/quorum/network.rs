@@ -1,6 +1,7 @@
 //! Replies that are lost, late or slow.
 
 use clinch_testkit::proxy::{Direction, Flow, Then};
+use clinch_testkit::servers::Step;
 use clinch_testkit::wait::soon;
 
 use super::*;
@@ -112,4 +113,46 @@ async fn a_claimant_that_dies_half_way_is_not_waited_for() {
     let lock = b.lock("x").lease(LONG);
     assert!(soon("the next", lock.acquire()).await.unwrap().is_valid());
     assert!(lost.await.unwrap().is_err());
+}
+
+/// One server gets its half of a claim when the lock was released and used by others. Nothing is taken there.
+#[tokio::test(flavor = "multi_thread")]
+async fn half_a_claim_that_arrives_late_takes_nothing() {
+    for much_later in [false, true] {
+        let servers = Servers::with(3, Redis::with().clock_shim());
+        let proxies = proxies(&servers).await;
+        let a = client(&through(&proxies, "timeout=500ms")).await;
+        a.lock("warm")
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        servers.all_are_free("warm").await;
+        let old = proxies[0].links().pop().unwrap();
+        old.flow(Direction::Up, Flow::Hold);
+        let guard = a.lock("x").lease(LONG).acquire().await.unwrap();
+        guard.release().await.unwrap();
+        // The client tells that server of the end in the background, over another connection.
+        let (server, key) = (&servers.0[0], "clinch:{clinch:x}");
+        eventually("the server knows of the end", async || {
+            server.cli(&["EXISTS", key]).unwrap() == "1"
+        })
+        .await;
+        if much_later {
+            server.step_clock(LONG * 10, Step::Forward).unwrap();
+        }
+        let alone = client(&server.url()).await;
+        for _ in 0..10 {
+            let lock = alone.lock("x").lease(LONG);
+            lock.acquire().await.unwrap().release().await.unwrap();
+        }
+        let before = calls(server);
+        old.flow(Direction::Up, Flow::Pass);
+        eventually("the late half has arrived", async || calls(server) > before).await;
+        let tried = alone.lock("x").lease(LONG).try_acquire().await.unwrap();
+        let guard = tried.unwrap_or_else(|| panic!("taken, {much_later}"));
+        guard.release().await.unwrap();
+    }
 }

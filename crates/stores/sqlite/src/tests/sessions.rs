@@ -1,4 +1,4 @@
-//! Session files: never unlocked while their client lives, never touched by a child of it.
+//! Session files: never unlocked while their client lives.
 
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
@@ -43,31 +43,6 @@ fn a_session_file_is_locked_whenever_it_is_seen() {
     assert!(path.exists());
     drop(store);
     assert_eq!(fs::read_dir(machine.sessions()).unwrap().count(), 0);
-}
-
-#[tokio::test]
-async fn a_store_that_is_dropped_in_a_forked_child_leaves_the_parents_session() {
-    let machine = Machine::new();
-    let (store, identity) = machine.open();
-    let (other, rival) = machine.open();
-    let mine = claim(&identity, "n");
-    let grant = granted(&store, &mine).await;
-    // No crate of this workspace may fork: it would be unsafe code.
-    store.writer().pretend_fork();
-    assert_eq!(
-        store
-            .claim(&claim(&identity, "m"))
-            .await
-            .unwrap_err()
-            .kind(),
-        ErrorKind::Closed
-    );
-    assert!(store.release(&hold(&mine, &grant)).await.is_err());
-    store.close().await.unwrap();
-    drop(store);
-    assert!(session_of(&machine, &identity).exists());
-    let reply = other.claim(&claim(&rival, "n")).await.unwrap();
-    assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ const EVICT: Need = Need::Has(Capability::Evict);
 cases! { "evict";
     the_next_one_enters [EVICT] "an evicted lock goes to the waiter";
     by_token [EVICT] "only the hold with the token that was named";
+    again_by_token [EVICT] "an eviction by token that arrives twice breaks no later holder";
     every_holder [EVICT, Need::Has(Capability::Shared)] "without a token, every holder of the name";
     nothing_there [EVICT] "evicting what nobody holds breaks nothing";
     waiters_stay [EVICT] "waiters are not evicted";
@@ -40,6 +41,22 @@ async fn by_token(ctx: &Ctx) -> Outcome {
         [new.token().seq()]
     );
     ctx.until(&a, "x", 0, 0).await;
+    Ok(())
+}
+
+async fn again_by_token(ctx: &Ctx) -> Outcome {
+    let (a, b) = (ctx.client().await, ctx.client().await);
+    let first = a.lock("x").lease(ctx.long()).acquire().await?;
+    let evicted = b.evict("x", Some(first.token())).await?;
+    assert_eq!(evicted.seqs, [first.token().seq()]);
+    let second = b.lock("x").lease(ctx.long()).acquire().await?;
+    let again = a.evict("x", Some(first.token())).await?;
+    assert!(
+        again.seqs.is_empty() && again.delays.is_empty(),
+        "{again:?}"
+    );
+    ctx.until(&a, "x", 1, 0).await;
+    assert!(second.release().await?.was_held());
     Ok(())
 }
 

@@ -19,7 +19,7 @@ pub(super) async fn turn(client: &Client) {
 async fn campaign(client: &Client) {
     let name = client.name("election");
     let election = client
-        .clinch
+        .clinch()
         .election(&name)
         .lease(client.shared.config.lease());
     let ask = Ask {
@@ -56,7 +56,7 @@ async fn campaign(client: &Client) {
 async fn observe(client: &Client) {
     let name = client.name("election");
     let observer = client.shared.op();
-    let Ok(mut terms) = client.clinch.election(&name).observe().await else {
+    let Ok(mut terms) = client.clinch().election(&name).observe().await else {
         return client.pause(200).await;
     };
     while !client.shared.stopped() {

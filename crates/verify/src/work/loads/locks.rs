@@ -68,7 +68,7 @@ pub(super) async fn fair(client: &Client) {
 pub(super) async fn long(client: &Client) {
     let name = client.name(format_args!("long/{}", client.shared.config.process % 3));
     let lease = client.shared.config.lease();
-    let delay = match client.clinch.info().capabilities.lock_delay {
+    let delay = match client.clinch().info().capabilities.lock_delay {
         true => Duration::from_millis(200),
         false => Duration::ZERO,
     };
@@ -88,23 +88,30 @@ pub(super) async fn long(client: &Client) {
     client.pause(50).await;
 }
 
+/// How much longer than others these locks have their lease: what a try leaves behind is there for all of it.
+const STORM_LEASES: u32 = 3;
+
 /// Tries, and acquires whose future is dropped after so many polls.
 pub(super) async fn storm(client: &Client) {
-    let name = client.name(format_args!("storm/{}", client.random(|rng| rng.below(2))));
-    let lock = client.lock(&name);
-    let lock = match client.clinch.info().capabilities.queue && client.random(|rng| rng.one_in(2)) {
+    let name = client.name(format_args!("storm/{}", client.random(|rng| rng.below(3))));
+    let lease = client.shared.config.lease() * STORM_LEASES;
+    let lock = client.clinch().lock(&name).lease(lease);
+    let lock = match client.clinch().info().capabilities.queue && client.random(|rng| rng.one_in(2))
+    {
         true => lock.fair(),
         false => lock,
     };
     let held = if client.random(|rng| rng.one_in(2)) {
         let ask = Ask {
             kind: Kind::Try,
+            lease,
             ..client.ask(&name)
         };
         client.acquire(&ask, lock.try_acquire()).await
     } else {
         let ask = Ask {
             kind: Kind::Dropped,
+            lease,
             ..client.ask(&name)
         };
         let polls = client.random(|rng| usize::try_from(rng.below(6)).unwrap_or(0));

@@ -13,6 +13,7 @@ use crate::workload::Workload;
 /// Does a workload until the worker is told to stop.
 pub(super) async fn run(workload: Workload, client: &Client) {
     while !client.shared.stopped() {
+        client.refresh().await;
         match workload {
             Workload::Hot => locks::hot(client).await,
             Workload::Many => locks::many(client).await,

@@ -22,7 +22,7 @@ pub(super) async fn turn(client: &Client) {
         .map(|n| client.name(format_args!("multi/{n}")))
         .collect();
     let lock = client
-        .clinch
+        .clinch()
         .all(&names)
         .lease(client.shared.config.lease());
     let (group, invoke) = (client.shared.op(), now());
@@ -85,6 +85,7 @@ fn record(
         client.shared.acquired(Acquire {
             op,
             process: client.shared.config.process,
+            client: client.client(),
             lock: name.clone(),
             owner: guard
                 .map(|g| g.owner().as_str().to_owned())

@@ -5,7 +5,7 @@ use crate::history::Kind;
 
 pub(super) async fn turn(client: &Client) {
     let name = client.name("reentrant");
-    let owner = client.clinch.owner();
+    let owner = client.clinch().owner();
     let lock = client.lock(&name).as_owner(&owner);
     let depth = client.random(|rng| rng.between(1, 3));
     let mut stack = Vec::new();

@@ -10,7 +10,7 @@ const PERMITS: u32 = 3;
 pub(super) async fn read_write(client: &Client) {
     let name = client.name("read-write");
     let lease = client.shared.config.lease();
-    let lock = client.clinch.rwlock(&name);
+    let lock = client.clinch().rwlock(&name);
     let writes = client.number == 0;
     let (lock, units) = match writes {
         true => (lock.write().lease(lease), u32::MAX),
@@ -36,7 +36,7 @@ pub(super) async fn read_write(client: &Client) {
 pub(super) async fn semaphore(client: &Client) {
     let name = client.name("semaphore");
     let units = client.random(|rng| if rng.one_in(4) { 2 } else { 1 });
-    let lock = client.clinch.semaphore(&name, PERMITS).permits(units);
+    let lock = client.clinch().semaphore(&name, PERMITS).permits(units);
     let lock = lock.lease(client.shared.config.lease());
     let ask = Ask {
         units,

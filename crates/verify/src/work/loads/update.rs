@@ -13,6 +13,7 @@ pub(super) async fn turn(client: &Client, fenced: bool) {
         return client.pause(100).await;
     };
     while !client.shared.stopped() {
+        client.refresh().await;
         let lock = client.lock(&name);
         let ask = client.ask(&name);
         let held = client

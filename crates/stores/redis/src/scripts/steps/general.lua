@@ -11,7 +11,8 @@
 -- ARGV[#KEYS + 7]    strict mode: the longest lease + lock-delay in ms; after a loss nothing is
 --                    granted for so long
 --
--- The reply is one packed string for each step. docs/stores/redis.md explains the state.
+-- The reply is one packed string for each step, and then this server's time in ms since 2020.
+-- docs/stores/redis.md explains the state.
 --
 -- The text is two files in a row. This one has the general case, as functions that are made only when
 -- they are needed, because making them costs more than a step. The other one has the loop over the
@@ -21,15 +22,24 @@
 -- can lose some of them. The key is a string, because reading and writing a short string is the
 -- cheapest thing that Redis does. It has two forms, after one letter:
 --
---   m    a mutex that nobody waits for: last number, when the key ends, bytes of what is remembered, and of
---        the predecessor in it; then the predecessor (number, ending, owner) and ended claims (request,
---        lower half of the number, ending); then the record of the holder, if there is one
---   g    anything else: the same, but instead of the one record: limit, units taken, holders, waiters, bytes
+--   M    a mutex that nobody waits for: last number, when the key ends, until when some ended claim must be
+--        remembered, bytes of what is remembered, and of the predecessor in it; then the predecessor
+--        (number, ending, owner) and ended claims (request, lower half of the number, ending, until when
+--        it must be remembered); then the record of the holder, if there is one
+--   G    anything else: the same, but instead of the one record: limit, units taken, holders, waiters, bytes
 --        of the holders' records, the first and the last end of a lease, when this was written; then the
 --        records of the holders and those of the waiters in their order, each after its length
 --
 -- The end of the key is moved in large steps only, because that costs as much as the rest of a write: a
 -- name is remembered for the time asked for, give or take a half.
+--
+-- A claim says until when this server may apply it as a new one, by this server's clock. A copy that
+-- arrives later is refused. A release or a withdrawal says the same of the copies of its claim that had no
+-- reply: until then the ended claim is remembered, however many others end meanwhile. So a late copy is
+-- refused for one reason or the other, and one clock decides both.
+--
+-- A key does not end before this clock has passed its last number, which may come from the clock of
+-- another server. So the number after a name was forgotten is greater than all before.
 
 -- The general case: any number of holders and waiters, leases that ran out, delays.
 local function general(now, micros, opens, watched, WAKE, EVENTS, TELL, REMEMBER)
@@ -37,13 +47,13 @@ local function general(now, micros, opens, watched, WAKE, EVENTS, TELL, REMEMBER
 local unpack, pack, sub, find = struct.unpack, struct.pack, string.sub, string.find
 local call = redis.call
 
-local HEAD = '<c1I8I8I2I2'
+local HEAD = '<c1I8I8I8I4I2'
 local CROWD = '<I4I8I4I4I4I8I8I8'
 -- phase, request, number, since, until, lease, lock-delay, units, length of the details; then the
 -- details, of which the first is the owner, and a published value
 local RECORD = '<c1c16I8I8I8I4I4I4I2'
--- An ended claim in bytes, and how many are kept.
-local ENDED, REMEMBERED = 21, 8
+-- An ended claim in bytes, and how many are remembered in any case.
+local ENDED, REMEMBERED = 29, 8
 
 local K, S
 
@@ -56,31 +66,31 @@ end
 local function load(key, state)
   K = key
   S = { limit = 0, taken = 0, held = 0, waiting = 0, first = 0, keep = 0, holders = '', waiters = '' }
-  S.last, S.ends, S.pseq, S.pending, S.powner, S.ended = 0, 0, 0, '-', '', ''
+  S.last, S.ends, S.kept, S.pseq, S.pending, S.powner, S.ended = 0, 0, 0, 0, '-', '', ''
   if not state then
     return
   end
   local form, memory, predecessor, at, bytes, seen
-  form, S.last, S.ends, memory, predecessor, at = unpack(HEAD, state)
+  form, S.last, S.ends, S.kept, memory, predecessor, at = unpack(HEAD, state)
   if predecessor > 0 then
     S.pseq, S.pending = unpack('<I8c1', state, at)
     S.powner = sub(state, at + 9, at + predecessor - 1)
   end
   S.ended = sub(state, at + predecessor, at + memory - 1)
   at = at + memory
-  if form == 'g' then
+  if form == 'G' then
     S.limit, S.taken, S.held, S.waiting, bytes, S.first, S.keep, seen, at = unpack(CROWD, state, at)
     S.holders, S.waiters = sub(state, at, at + bytes - 1), sub(state, at + bytes)
     S.set_back = now < seen
-  elseif form ~= 'm' then
+  elseif form ~= 'M' then
     error('this lock was written by another version of clinch', 0)
   elseif at <= #state then
     local record = sub(state, at)
     local till, lease, delay = unpack('<I8I4I4', record, 34)
+    S.limit, S.taken, S.held, S.first, S.keep = 1, 1, 1, till, till + delay
     if sub(record, 1, 1) == 'D' then
-      lease = delay
+      lease, S.keep = delay, till
     end
-    S.limit, S.taken, S.held, S.first, S.keep = 1, 1, 1, till, till
     S.holders = pack('<I4', #record) .. record
     S.set_back = till > now + lease + 1
   end
@@ -92,6 +102,12 @@ local function save()
   end
   local busy = S.held > 0 or S.waiting > 0
   local last = busy and S.keep > now and S.keep or now
+  if S.kept > last then
+    last = S.kept
+  end
+  if S.last > micros and S.last / 1000 > last then
+    last = (S.last - S.last % 1000) / 1000 + 1
+  end
   local moved = S.ends < last + REMEMBER / 2 or S.ends > last + REMEMBER * 3 / 2
   if moved then
     S.ends = last + REMEMBER
@@ -103,10 +119,10 @@ local function save()
   local memory = #predecessor + #S.ended
   local state
   if not busy or S.limit == 1 and S.waiting == 0 then
-    state = pack(HEAD, 'm', S.last, S.ends, memory, #predecessor) .. predecessor .. S.ended
+    state = pack(HEAD, 'M', S.last, S.ends, S.kept, memory, #predecessor) .. predecessor .. S.ended
       .. sub(S.holders, 5)
   else
-    state = pack(HEAD, 'g', S.last, S.ends, memory, #predecessor) .. predecessor .. S.ended
+    state = pack(HEAD, 'G', S.last, S.ends, S.kept, memory, #predecessor) .. predecessor .. S.ended
       .. pack(CROWD, S.limit, S.taken, S.held, S.waiting, #S.holders, S.first, S.keep, now)
       .. S.holders .. S.waiters
   end
@@ -117,15 +133,44 @@ local function save()
   end
 end
 
-local function remember(request, seq, ending)
-  S.ended = sub(S.ended .. request .. pack('<I4', seq % 4294967296) .. ending, -ENDED * REMEMBERED)
+-- Remembers an ended claim. Of those before the last eight only the ones that have to be kept are left.
+local function remember(request, seq, ending, keep)
+  S.ended = S.ended .. request .. pack('<I4', seq % 4294967296) .. ending .. pack('<I8', keep)
+  if keep > S.kept then
+    S.kept = keep
+  end
+  local left, at, newest = {}, 1, #S.ended - ENDED * REMEMBERED + 1
+  while at < newest and S.kept > now do
+    if unpack('<I8', S.ended, at + 21) > now then
+      left[#left + 1] = sub(S.ended, at, at + ENDED - 1)
+    end
+    at = at + ENDED
+  end
+  S.ended = table.concat(left) .. sub(S.ended, -ENDED * REMEMBERED)
 end
 
--- How a claim has ended, and the lower half of its number, if it has.
+-- How a claim has ended, the lower half of its number, and where it is remembered, if it is.
 local function fate(request)
   local at = find(S.ended, request, 1, true)
   if at and at % ENDED == 1 then
-    return sub(S.ended, at + 20, at + 20), unpack('<I4', S.ended, at + 16)
+    return sub(S.ended, at + 20, at + 20), unpack('<I4', S.ended, at + 16), at
+  end
+end
+
+-- Makes sure that an ended claim is remembered until then: a copy of it may still arrive.
+local function keep_ended(request, ending, keep)
+  if keep <= now then
+    return
+  end
+  local known, _, at = fate(request)
+  S.dirty = true
+  if not known then
+    remember(request, 0, ending, keep)
+  elseif unpack('<I8', S.ended, at + 21) < keep then
+    S.ended = sub(S.ended, 1, at + 20) .. pack('<I8', keep) .. sub(S.ended, at + ENDED)
+    if keep > S.kept then
+      S.kept = keep
+    end
   end
 end
 
@@ -170,7 +215,10 @@ local function put(which, at, before, record)
   S[which] = sub(records, 1, at - 1) .. (record and pack('<I4', #record) .. record or '')
     .. sub(records, at + 4 + #before)
   if record then
-    local till = unpack('<I8', record, 34)
+    local till, _, delay = unpack('<I8I4I4', record, 34)
+    if sub(record, 1, 1) == 'H' then
+      till = till + delay
+    end
     if till > S.keep then
       S.keep = till
     end
@@ -181,18 +229,19 @@ local function put(which, at, before, record)
 end
 
 -- What is left of a hold or of a place in the queue when it ends: nothing, or a delay.
-local function ended(record, ending, when)
+local function ended(record, ending, when, keep)
+  keep = keep or 0
   local phase, request, seq, since, till, lease, delay, units, details, at = unpack(RECORD, record)
   S.dirty = true
   if phase == 'W' then
     event(ending == 'r' and 'w' or ending, record)
-    remember(request, seq, ending)
+    remember(request, seq, ending, keep)
     S.waiting = S.waiting - 1
     return
   end
   if phase == 'H' then
     event(ending, record)
-    remember(request, seq, ending)
+    remember(request, seq, ending, keep)
     S.pseq, S.pending, S.powner = seq, ending, unpack('<I2c0', record, at)
     if ending ~= 'r' and delay > 0 and when + delay > now then
       if when + delay > S.keep then
@@ -203,13 +252,13 @@ local function ended(record, ending, when)
     end
   elseif phase == 'P' and ending ~= 'x' then
     -- Half a claim: nobody held it, so nobody is told of it.
-    remember(request, seq, ending)
+    remember(request, seq, ending, keep)
   end
   S.held, S.taken = S.held - 1, S.taken - units
 end
 
-local function finish(which, at, record, ending)
-  put(which, at, record, ended(record, ending, now))
+local function finish(which, at, record, ending, keep)
+  put(which, at, record, ended(record, ending, now, keep))
 end
 
 -- The server's clock was set back since this was written. No lease ends later than its length from
@@ -275,8 +324,8 @@ local function grant(phase, request, lease, delay, units, details, rest)
   if S.first == 0 or till < S.first then
     S.first = till
   end
-  if till > S.keep then
-    S.keep = till
+  if till + delay > S.keep then
+    S.keep = till + delay
   end
   if phase == 'H' then
     event('g', record)
@@ -362,8 +411,8 @@ local function extended(record, lease)
 end
 
 local function claim(step)
-  local _, request, after, limit, queue, lease, delay, units, details, rest =
-    unpack('<c1c16I8I4BI4I4I4I2', step)
+  local _, request, after, latest, limit, queue, lease, delay, units, details, rest =
+    unpack('<c1c16I8I8I4BI4I4I4I2', step)
   if after > S.last then
     -- The client has seen a greater number than this server, which has lost its data.
     S.last = after
@@ -372,7 +421,9 @@ local function claim(step)
   local at, record = seek(S.holders, request)
   if record then
     if sub(record, 1, 1) == 'D' then
-      return 'X' .. lost(request)
+      local why = lost(request)
+      keep_ended(request, why, latest)
+      return 'X' .. why
     end
     put('holders', at, record, extended(record, lease))
     settle()
@@ -390,7 +441,12 @@ local function claim(step)
   local gone = fate(request)
   settle()
   if gone then
+    -- Its client uses another request from now on. Copies of this one may still be under way.
+    keep_ended(request, gone, latest)
     return 'X' .. gone
+  end
+  if now > latest then
+    return 'T' .. pack('<I8', now)
   end
   if S.held == 0 and S.waiting == 0 then
     S.limit, S.taken, S.first, S.keep = limit, 0, 0, 0
@@ -498,25 +554,26 @@ local function back(step)
 end
 
 local function release(step)
-  local _, request, seq = unpack('<c1c16I8', step)
+  local _, request, seq, keep = unpack('<c1c16I8I8', step)
   expire()
   local at, record = matching(request, seq)
   local reply = 'H'
   if record then
-    finish('holders', at, record, 'r')
+    finish('holders', at, record, 'r', keep)
   else
     -- Our own release, whose reply was lost, is one more time a release.
     local ending, number = fate(request)
     if ending ~= 'r' or number ~= seq % 4294967296 then
       reply = 'X' .. (ending or 'f')
     end
+    keep_ended(request, ending or 'f', keep)
   end
   settle()
   return reply
 end
 
 local function withdraw(step)
-  local _, request = unpack('<c1c16', step)
+  local _, request, keep = unpack('<c1c16I8', step)
   expire()
   local which = 'holders'
   local at, record = seek(S.holders, request)
@@ -527,11 +584,13 @@ local function withdraw(step)
     at, record = waiter(request)
   end
   if record then
-    finish(which, at, record, 'r')
+    finish(which, at, record, 'r', keep)
   elseif not fate(request) then
     -- It has not arrived yet: it is to find itself refused when it does.
-    remember(request, 0, 'r')
+    remember(request, 0, 'r', keep)
     S.dirty = true
+  else
+    keep_ended(request, 'r', keep)
   end
   settle()
   return 'H'
@@ -539,15 +598,28 @@ end
 
 local function evict(step)
   local _, seq = unpack('<c1I8', step)
-  local reply = 'E'
+  local reply, held = 'E', false
   expire()
+  each(S.holders, function(record)
+    held = held or sub(record, 1, 1) == 'H'
+  end)
   S.holders = each(S.holders, function(record)
-    local phase, _, number = unpack('<c1c16I8', record)
-    if phase ~= 'H' or seq ~= 0 and number ~= seq then
+    local phase, _, number, _, _, _, _, units = unpack(RECORD, record)
+    if seq ~= 0 and number ~= seq then
       return record
     end
-    reply = reply .. pack('<I8', number)
-    return ended(record, 'e', now)
+    if phase == 'H' then
+      reply = reply .. 'H' .. pack('<I8', number)
+      return ended(record, 'e', now)
+    end
+    if phase == 'D' and (seq ~= 0 or not held) then
+      -- Its hold has ended already; now its delay does.
+      reply = reply .. 'D' .. pack('<I8', number)
+      S.dirty = true
+      S.held, S.taken = S.held - 1, S.taken - units
+      return
+    end
+    return record
   end)
   look_for_first()
   settle()

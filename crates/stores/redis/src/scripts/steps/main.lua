@@ -3,7 +3,7 @@ local call = redis.call
 
 local n = #KEYS
 local WAKE, EVENTS, TELL, REMEMBER, RUN = ARGV[n + 1], ARGV[n + 2], ARGV[n + 3], ARGV[n + 4], ARGV[n + 5]
-local HEAD = '<c1I8I8I2I2'
+local HEAD = '<c1I8I8I8I4I2'
 local CROWD = '<I4I8I4I4I4I8I8I8'
 local RECORD = '<c1c16I8I8I8I4I4I4I2'
 
@@ -56,9 +56,9 @@ for i = 1, n do
   local key, step = KEYS[i], ARGV[i]
   local op = sub(step, 1, 1)
   local state = redis.pcall('GET', key)
-  -- What a short cut writes, until when it must be kept, its reply, and whom it tells what.
+  -- What a short cut writes, until when it must be kept, its reply, and which client gets a message.
   local to_form, to_last, to_memory, body, needed, reply, channel, message
-  local ends = 0
+  local ends, kept = 0, 0
   local failed = type(state) == 'table' and state.err
 
   -- The short cuts of a mutex: a claim of a free one; its release or renewal by a holder whom nobody
@@ -66,40 +66,42 @@ for i = 1, n do
   -- general case would do. Whatever else there may be (somebody has run out, the clock was set back, a
   -- request that is known already, a string that is not ours) is left to it. They are not functions,
   -- because making one costs as much as a third of a step.
-  if short and not failed and (op == 'c' or op == 'r' or op == 'n') and (not state or #state > 20) then
-    local form, last, memory, predecessor, at = 'm', 0, 0, 0, 22
+  if short and not failed and (op == 'c' or op == 'r' or op == 'n') and (not state or #state > 30) then
+    local form, last, memory, predecessor, at = 'M', 0, 0, 0, 32
     if state then
-      form, last, ends, memory, predecessor = unpack(HEAD, state)
-      at = 22 + memory
+      form, last, ends, kept, memory, predecessor = unpack(HEAD, state)
+      at = 32 + memory
     end
     local request = sub(step, 2, 17)
     if op == 'c' then
-      local after, limit, queue, lease, _, units = unpack('<I8I4BI4I4I4', step, 18)
-      if limit == 1 and units == 1 and not (state and find(state, request, 1, true)) then
+      local after, latest, limit, queue, lease, delay, units = unpack('<I8I8I4BI4I4I4', step, 18)
+      if limit == 1 and units == 1 and now <= latest
+        and not (state and find(state, request, 1, true)) then
         if after > last then
           last = after
         end
-        if form == 'm' and (not state or at == #state + 1) then
+        if form == 'M' and (not state or at == #state + 1) then
           last = last + 1
           if micros > last then
             last = micros
           end
-          needed = now + lease + 1
-          to_form, to_last, to_memory = 'm', last, state and sub(state, 18) or '\0\0\0\0'
-          body = (queue == 2 and 'P' or 'H') .. request .. pack('<I8I8I8', last, now, needed)
-            .. sub(step, 31)
-          reply = predecessor > 0 and 'G' .. pack('<I8', last) .. sub(state, 22, 21 + predecessor)
+          local till = now + lease + 1
+          needed = till + delay
+          to_form, to_last, to_memory = 'M', last, state and sub(state, 26) or '\0\0\0\0\0\0'
+          body = (queue == 2 and 'P' or 'H') .. request .. pack('<I8I8I8', last, now, till)
+            .. sub(step, 39)
+          reply = predecessor > 0 and 'G' .. pack('<I8', last) .. sub(state, 32, 31 + predecessor)
             or 'G' .. pack('<I8I8c1', last, 0, '-')
         else
           local waiting, first, keep, holder, waiters = 0, 0, 0, nil, ''
-          if form == 'm' and #state >= at + 54 then
-            local term
-            first, term = unpack('<I8I4', state, at + 33)
+          if form == 'M' and #state >= at + 54 then
+            local term, pause
+            first, term, pause = unpack('<I8I4I4', state, at + 33)
             -- Not a delay, and the clock was not set back.
             if sub(state, at, at) ~= 'D' and first <= now + term + 1 then
-              keep, holder = first, sub(state, at)
+              keep, holder = first + pause, sub(state, at)
             end
-          elseif form == 'g' and #state >= at + 43 then
+          elseif form == 'G' and #state >= at + 43 then
             local used, _, held, bytes, seen
             used, _, held, waiting, bytes, first, keep, seen, at = unpack(CROWD, state, at)
             if used == 1 and held == 1 and now >= seen then
@@ -112,8 +114,8 @@ for i = 1, n do
             else
               local till = now + lease + 1
               needed = till > keep and till or keep
-              local record = 'W' .. request .. pack('<I8I8I8', 0, now, till) .. sub(step, 31)
-              to_form, to_last, to_memory = 'g', last, sub(state, 18, 21 + memory)
+              local record = 'W' .. request .. pack('<I8I8I8', 0, now, till) .. sub(step, 39)
+              to_form, to_last, to_memory = 'G', last, sub(state, 26, 31 + memory)
               body = pack(CROWD, 1, 1, 1, waiting + 1, #holder + 4, first, needed, now)
                 .. pack('<I4', #holder) .. holder .. waiters .. pack('<I4', #record) .. record
               reply = 'Q' .. pack('<I4I8', waiting, first - now)
@@ -121,43 +123,50 @@ for i = 1, n do
           end
         end
       end
-    elseif state and (form == 'm' and #state >= at + 54 or form == 'g' and #state >= at + 43) then
+    elseif state and (form == 'M' and #state >= at + 54 or form == 'G' and #state >= at + 43) then
       local waiting, bytes, keep, seen, start = 0, 0, 0, 0, at
       local mine = true
-      if form == 'g' then
+      if form == 'G' then
         local used, _, held
         used, _, held, waiting, bytes, _, keep, seen, start = unpack(CROWD, state, at)
         mine = used == 1 and held == 1 and now >= seen and op == 'r' and TELL == 'g'
         start = start + 4
       end
       if mine then
-        local phase, who, seq, since, till, lease, _, _, _, rest = unpack(RECORD, state, start)
+        local phase, who, seq, since, till, lease, delay, _, _, rest = unpack(RECORD, state, start)
         if phase == 'H' and till > now and till <= now + lease + 1 and who == request
           and unpack('<I8', step, 18) == seq then
           if op == 'n' then
             local term, published = unpack('<I4B', step, 26)
             if published == 0 then
-              needed = now + term + 1
-              to_form, to_last, to_memory = 'm', last, sub(state, 18, 21 + memory)
-              body = 'H' .. request .. pack('<I8I8I8I4', seq, since, needed, term)
+              till = now + term + 1
+              needed = till + delay
+              to_form, to_last, to_memory = 'M', last, sub(state, 26, 31 + memory)
+              body = 'H' .. request .. pack('<I8I8I8I4', seq, since, till, term)
                 .. sub(state, start + 45)
               reply = 'H'
             end
-          else
+          elseif kept <= now or memory - predecessor <= 203 then
+            -- Eight ended requests are remembered. The oldest one is not dropped here while one of them
+            -- has to be kept.
             local owner = unpack('<I2c0', state, rest)
-            local ended = sub(sub(state, 22 + predecessor, 21 + memory) .. request
-              .. pack('<I4', seq % 4294967296) .. 'r', -168)
+            local ended = sub(sub(state, 32 + predecessor, 31 + memory) .. request
+              .. pack('<I4', seq % 4294967296) .. 'r' .. sub(step, 26, 33), -232)
             local before = pack('<I8c1', seq, 'r') .. owner
-            local remembered = pack('<I2I2', #before + #ended, #before) .. before .. ended
+            local remembered = pack('<I4I2', #before + #ended, #before) .. before .. ended
+            local keep_until = unpack('<I8', step, 26)
+            if keep_until > kept then
+              kept = keep_until
+            end
             if waiting == 0 then
               needed = now
-              to_form, to_last, to_memory, body = 'm', last, remembered, ''
+              to_form, to_last, to_memory, body = 'M', last, remembered, ''
               reply = 'H'
             else
               -- To the next in the queue.
               local next = start - 4 + bytes
               local length = unpack('<I4', state, next)
-              local _, heir, _, _, patience, term = unpack('<c1c16I8I8I8I4', state, next + 4)
+              local _, heir, _, _, patience, term, pause = unpack('<c1c16I8I8I8I4I4', state, next + 4)
               if patience > now then
                 last = last + 1
                 if micros > last then
@@ -166,12 +175,12 @@ for i = 1, n do
                 local stays = now + term + 1
                 local record = 'H' .. heir .. pack('<I8I8I8', last, now, stays)
                   .. sub(state, next + 45, next + 3 + length)
+                needed = stays + pause
                 if waiting == 1 then
-                  needed = stays
-                  to_form, to_last, to_memory, body = 'm', last, remembered, record
+                  to_form, to_last, to_memory, body = 'M', last, remembered, record
                 else
-                  needed = stays > keep and stays or keep
-                  to_form, to_last, to_memory = 'g', last, remembered
+                  needed = needed > keep and needed or keep
+                  to_form, to_last, to_memory = 'G', last, remembered
                   body = pack(CROWD, 1, 1, 1, waiting - 1, #record + 4, stays, needed, now)
                     .. pack('<I4', #record) .. record .. sub(state, next + 4 + length)
                 end
@@ -186,11 +195,18 @@ for i = 1, n do
     end
     if body then
       local done
+      if kept > needed then
+        needed = kept
+      end
+      if to_last > micros and to_last / 1000 > needed then
+        -- The number is ahead of this clock. The next one after the key has ended must be greater.
+        needed = (to_last - to_last % 1000) / 1000 + 1
+      end
       if ends >= needed + remember / 2 and ends <= needed + remember * 3 / 2 then
-        done = redis.pcall('SET', key, pack('<c1I8I8', to_form, to_last, ends) .. to_memory .. body, 'KEEPTTL')
+        done = redis.pcall('SET', key, pack('<c1I8I8I8', to_form, to_last, ends, kept) .. to_memory .. body, 'KEEPTTL')
       else
         ends = needed + remember
-        done = redis.pcall('SET', key, pack('<c1I8I8', to_form, to_last, ends) .. to_memory .. body,
+        done = redis.pcall('SET', key, pack('<c1I8I8I8', to_form, to_last, ends, kept) .. to_memory .. body,
           'PX', ends - now)
       end
       failed = done.err
@@ -233,4 +249,6 @@ for i = 1, n do
   end
   replies[i] = reply
 end
+-- The client learns this clock from it, and so until when its next claims may be applied.
+replies[n + 1] = now
 return replies

@@ -1,0 +1,186 @@
+//! Copies of a claim that arrive late, after the client has given up their connection and others have
+//! held the lock many times: they never take it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test: it plays the user, who has a runtime"
+)]
+
+mod common;
+
+use clinch_core::store::{Claim, ClaimReply, ReleaseReply};
+use clinch_testkit::proxy::{Direction, Flow, Link, Proxy};
+use clinch_testkit::servers::MariaDb;
+use clinch_testkit::wait::eventually;
+use common::{Client, LONG, all_free, hold, proxy, through};
+
+/// Other holders in between: more than a row remembers by count.
+const OTHERS: usize = 12;
+/// Both ways to take a name with one statement.
+const DIALECTS: [&str; 2] = ["", "&dialect=mysql"];
+const NOW: &str = "SELECT TIMESTAMPDIFF(MICROSECOND,'2020-01-01',UTC_TIMESTAMP(6))";
+
+struct World {
+    server: MariaDb,
+    proxy: Proxy,
+    /// Behind the proxy, with few connections.
+    late: Client,
+    others: Client,
+}
+
+impl World {
+    async fn new(dialect: &str) -> Self {
+        let server = MariaDb::start().unwrap();
+        let proxy = proxy(&server).await;
+        let url = format!("{}&pool=2{dialect}", through(&proxy));
+        let late = Client::open(&url).await.unwrap();
+        let others = Client::at(&server).await;
+        // The statement is prepared on the connection, so that one packet is a claim.
+        pair(&late, "warm").await;
+        Self {
+            server,
+            proxy,
+            late,
+            others,
+        }
+    }
+
+    /// Sends a claim that is held up on its way, until the client has no more patience with it.
+    async fn send_late(&self, claim: &Claim) -> Late {
+        let links: Vec<_> = self.proxy.links();
+        let links: Vec<_> = links.into_iter().filter(Link::is_open).collect();
+        for link in &links {
+            link.flow(Direction::Up, Flow::Hold);
+        }
+        let error = self.late.store.claim(claim).await.unwrap_err();
+        assert!(error.may_have_taken_effect(), "{error}");
+        Late(links)
+    }
+
+    async fn others_hold(&self, name: &str) {
+        for _ in 0..OTHERS {
+            pair(&self.others, name).await;
+        }
+    }
+
+    async fn assert_free(&self, name: &str) {
+        let name = clinch_core::Name::new(name).unwrap();
+        let view = self.others.store.inspect(&name).await.unwrap();
+        assert!(view.is_none(), "a late copy has taken it: {view:?}");
+        pair(&self.others, name.as_str()).await;
+    }
+}
+
+/// Connections on which something is held up.
+struct Late(Vec<Link>);
+
+impl Late {
+    /// Lets it arrive, and waits until the server has done all of it.
+    async fn arrive(self) {
+        for link in &self.0 {
+            link.flow(Direction::Up, Flow::Pass);
+        }
+        eventually("the server is done with the connection", async || {
+            // The client has left them, so the server closes them after the last statement.
+            self.0.iter().any(|link| !link.is_open())
+        })
+        .await;
+    }
+}
+
+async fn pair(client: &Client, name: &str) {
+    let claim = client.mutex(name, LONG);
+    let grant = client.granted(&claim).await;
+    let released = client.store.release(&hold(&claim, &grant)).await.unwrap();
+    assert_eq!(released, ReleaseReply::Released);
+}
+
+/// The repeated claim is granted and released; then the first copy arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_arrives_after_its_release_takes_nothing() {
+    for dialect in DIALECTS {
+        let world = World::new(dialect).await;
+        let claim = world.late.mutex("a", LONG);
+        let late = world.send_late(&claim).await;
+        let grant = world.late.granted(&claim).await;
+        let hold = hold(&claim, &grant);
+        let released = world.late.store.release(&hold).await.unwrap();
+        assert_eq!(released, ReleaseReply::Released);
+        world.others_hold("a").await;
+        late.arrive().await;
+        world.assert_free("a").await;
+        all_free(&world.server).await;
+    }
+}
+
+/// The repeated try is refused and withdrawn; then the first copy arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_arrives_after_its_withdrawal_takes_nothing() {
+    for dialect in DIALECTS {
+        let world = World::new(dialect).await;
+        let theirs = world.others.mutex("a", LONG);
+        let grant = world.others.granted(&theirs).await;
+        let claim = Claim {
+            queue: false,
+            ..world.late.mutex("a", LONG)
+        };
+        let late = world.send_late(&claim).await;
+        let again = world.late.store.claim(&claim).await.unwrap();
+        assert!(matches!(again, ClaimReply::Busy(_)), "{again:?}");
+        world.late.store.withdraw(&claim).await.unwrap();
+        world
+            .others
+            .store
+            .release(&hold(&theirs, &grant))
+            .await
+            .unwrap();
+        world.others_hold("a").await;
+        late.arrive().await;
+        world.assert_free("a").await;
+        all_free(&world.server).await;
+    }
+}
+
+/// The hold of the repeated claim is evicted; then the first copy arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_arrives_after_its_eviction_takes_nothing() {
+    for dialect in DIALECTS {
+        let world = World::new(dialect).await;
+        let claim = world.late.mutex("a", LONG);
+        let late = world.send_late(&claim).await;
+        let grant = world.late.granted(&claim).await;
+        let evicted = world.others.store.evict(&claim.name, Some(grant.seq)).await;
+        assert_eq!(evicted.unwrap().seqs, [grant.seq]);
+        world.others_hold("a").await;
+        late.arrive().await;
+        world.assert_free("a").await;
+        all_free(&world.server).await;
+    }
+}
+
+/// Nobody is left to withdraw the claim: it is too late by the server's clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_arrives_after_its_client_has_gone_takes_nothing() {
+    for dialect in DIALECTS {
+        let world = World::new(dialect).await;
+        let now = || {
+            world
+                .server
+                .sql(NOW)
+                .unwrap()
+                .trim()
+                .parse::<u64>()
+                .unwrap()
+        };
+        let claim = world.late.mutex("a", LONG);
+        let late = world.send_late(&claim).await;
+        world.others_hold("a").await;
+        // Twice the timeout and the error of the estimate.
+        let too_late = now() + 4_000_000;
+        eventually("it is too late", async || now() > too_late).await;
+        late.arrive().await;
+        world.assert_free("a").await;
+        all_free(&world.server).await;
+    }
+}

@@ -1,0 +1,400 @@
+//! What the store lists belongs to somebody: each holder and each waiter to an open operation of a
+//! process that lives. When that has ended it goes within a few round trips, not when its lease ends.
+//!
+//! The store is listed all the time. A holder belongs to a guard with its number, or to a multi-lock
+//! that is being acquired; a waiter to an acquire of its process on its lock. Otherwise it may be seen
+//! in [`POLLS`] polls, while its process has had fewer than [`TRIPS`] other answers. What a dead process
+//! left may stay as long as its leases; nothing of it may appear afterwards. Polls near a fault that
+//! could delay the process or the lock do not count.
+
+use std::collections::{BTreeMap, HashMap};
+
+use clinch::LOCAL_BITS;
+
+use super::{Index, Property, Violation, op_name};
+use crate::history::{Acquire, Answer, Event, Seen};
+
+/// In so many polls in a row nobody's holder or waiter may be seen.
+pub(super) const POLLS: usize = 6;
+/// So many other answers a process must have had meanwhile: it runs, and it reaches the store.
+pub(super) const TRIPS: usize = 6;
+
+type Span = (u64, u64);
+
+pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
+    let facts = Facts::new(index);
+    let seen = index.history.events.iter().filter_map(|event| match event {
+        Event::Seen(seen) => Some(seen),
+        _ => None,
+    });
+    let found = seen.filter_map(|seen| judge(index, &facts, seen));
+    found.collect()
+}
+
+/// What the judge has to look up.
+struct Facts<'h> {
+    /// When polls were sent.
+    polls: Vec<u64>,
+    /// When each process had an answer.
+    answers: HashMap<u32, Vec<u64>>,
+    /// When each process asked for each lock.
+    asked: HashMap<(u32, &'h str), Vec<Ask>>,
+    /// Guards by lock and number.
+    guards: HashMap<(&'h str, u64), Vec<(Span, u64)>>,
+    killed: BTreeMap<u32, u64>,
+}
+
+struct Ask {
+    span: Span,
+    /// It is a part of a multi-lock: its name may be held before all of them are.
+    group: bool,
+}
+
+impl<'h> Facts<'h> {
+    fn new(index: &Index<'h>) -> Self {
+        let killed = index.history.killed();
+        let mut facts = Self {
+            polls: Vec::new(),
+            answers: HashMap::new(),
+            asked: HashMap::new(),
+            guards: HashMap::new(),
+            killed,
+        };
+        let mut ended = std::collections::HashSet::new();
+        for acquire in index.acquires() {
+            ended.extend([acquire.op, acquire.group.map_or(acquire.op, |(op, _)| op)]);
+            facts.ask(acquire);
+        }
+        for event in &index.history.events {
+            match event {
+                Event::Poll(poll) => facts.polls.push(poll.send),
+                Event::Call(call) if !matches!(call.answer, Answer::Unknown | Answer::Refused) => {
+                    facts
+                        .answers
+                        .entry(call.process)
+                        .or_default()
+                        .push(call.reply);
+                }
+                Event::Waiting(waiting) if !ended.contains(&waiting.op) => {
+                    let asked = facts.asked.entry((waiting.process, &waiting.lock));
+                    asked.or_default().push(Ask {
+                        span: (waiting.invoke, u64::MAX),
+                        group: true,
+                    });
+                }
+                _ => {}
+            }
+        }
+        facts.polls.sort_unstable();
+        for hold in &index.holds {
+            let key = (hold.acquire.lock.as_str(), hold.token >> LOCAL_BITS);
+            let until = hold.ended().unwrap_or(u64::MAX);
+            let guards = facts.guards.entry(key).or_default();
+            guards.push(((hold.acquire.complete, until), hold.acquire.op));
+        }
+        facts
+    }
+
+    fn ask(&mut self, acquire: &'h Acquire) {
+        let asked = self.asked.entry((acquire.process, &acquire.lock));
+        asked.or_default().push(Ask {
+            span: (acquire.invoke, acquire.complete),
+            group: acquire.group.is_some(),
+        });
+    }
+
+    /// How many answers a process had within a time.
+    fn trips(&self, process: u32, (from, until): Span) -> usize {
+        let answers = self.answers.get(&process).map_or(&[][..], Vec::as_slice);
+        let before = |at| answers.partition_point(|reply| *reply <= at);
+        before(until).saturating_sub(before(from))
+    }
+}
+
+fn judge(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen) -> Option<Violation> {
+    let owned = owned(index, facts, seen);
+    for gap in gaps(owned, (seen.from, seen.until)) {
+        // A party was there at every poll between its first and its last one.
+        let first = facts.polls.partition_point(|send| *send <= gap.0);
+        let last = facts.polls.partition_point(|send| *send <= gap.1);
+        if last.saturating_sub(first) <= POLLS {
+            continue;
+        }
+        let polls = facts.polls.iter().skip(first);
+        let mut row: Vec<u64> = Vec::new();
+        for at in polls.take_while(|send| **send <= gap.1) {
+            let quiet = index.is_quiet((seen.process, &seen.lock), (*at, *at), settle(index));
+            match quiet {
+                true => row.push(*at),
+                false => row.clear(),
+            }
+            let span = (row.first().copied().unwrap_or(*at), *at);
+            let alive = seen.process.filter(|p| !facts.killed.contains_key(p));
+            let answered = alive.is_none_or(|process| facts.trips(process, span) > TRIPS);
+            if row.len() > POLLS && answered {
+                return Some(tell(index, facts, seen, span));
+            }
+        }
+    }
+    None
+}
+
+/// For how long a fault delays things after its end: a request that was lost is given up, and repeated.
+fn settle(index: &Index<'_>) -> u64 {
+    index.history.start().map_or(0, |start| start.lease * 2)
+}
+
+/// When it belonged to somebody.
+fn owned(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen) -> Vec<Span> {
+    let mut spans = Vec::new();
+    let lease = index.lease_of(&seen.lock);
+    if let Some(seq) = seen.seq {
+        let guards = facts.guards.get(&(seen.lock.as_str(), seq));
+        spans.extend(guards.into_iter().flatten().map(|(span, _)| *span));
+    }
+    let Some(process) = seen.process else {
+        return spans;
+    };
+    let asked = facts.asked.get(&(process, seen.lock.as_str()));
+    for ask in asked.into_iter().flatten() {
+        match seen.seq.is_none() || ask.group {
+            true => spans.push(ask.span),
+            // A grant whose notice was lost is found by the next look, after a sixth of a lease.
+            false if ask.span.0 <= seen.from && seen.from <= ask.span.1 => {
+                spans.push((
+                    seen.from,
+                    ask.span.1.min(seen.from.saturating_add(lease / 4)),
+                ));
+            }
+            false => {}
+        }
+    }
+    if let Some(&killed) = facts.killed.get(&process) {
+        // A waiter that died may be granted the lock as long as its place lives, and keep it for a lease.
+        let engine = index.faults_of(None, &seen.lock);
+        let engine =
+            engine.filter(|f| f.until.saturating_add(lease) >= killed && f.at <= seen.until);
+        let extended: u64 = engine.map(|f| f.until - f.at + lease).sum();
+        let places = killed.saturating_add(lease + settle(index) + extended);
+        // Until it died its operations are not all known.
+        spans.push((0, killed));
+        if seen.from <= places {
+            spans.push((killed, places.saturating_add(lease + index.grace())));
+        }
+    }
+    spans
+}
+
+/// What spans leave uncovered of a time.
+fn gaps(mut spans: Vec<Span>, (from, until): Span) -> Vec<Span> {
+    spans.sort_unstable();
+    let (mut gaps, mut reached) = (Vec::new(), from);
+    for (begin, end) in spans {
+        if begin > reached {
+            gaps.push((reached, begin.min(until)));
+        }
+        reached = reached.max(end);
+    }
+    gaps.push((reached, until));
+    gaps.retain(|(from, until)| from < until);
+    gaps
+}
+
+fn tell(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen, span: Span) -> Violation {
+    let what = match seen.seq {
+        Some(seq) => format!("a holder (token {})", seq << LOCAL_BITS),
+        None => "a waiter".to_owned(),
+    };
+    let whose = match seen.process {
+        Some(process) => match facts.killed.get(&process) {
+            Some(at) => format!("process {process}, killed at {}", index.time(*at)),
+            None => format!("process {process}, which has no operation that it belongs to"),
+        },
+        None => "no process of this run".to_owned(),
+    };
+    let guards = seen
+        .seq
+        .and_then(|seq| facts.guards.get(&(seen.lock.as_str(), seq)));
+    let ops: Vec<_> = guards.into_iter().flatten().map(|(_, op)| *op).collect();
+    let last = ops.last().map_or_else(String::new, |op| {
+        format!("; its guard was that of {}", op_name(*op))
+    });
+    let message = format!(
+        "{} has {what} of {whose} ({}): listed from {} to {}, and nobody's in more than {POLLS} polls from {}{last}",
+        seen.lock,
+        seen.owner,
+        index.time(seen.from),
+        index.time(seen.until),
+        index.time(span.0),
+    );
+    index.violation(Property::Orphans, &seen.lock, span, ops, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use crate::history::{CallKind, Exit, Fault, Kind, Outcome, Poll};
+
+    /// A poll every ten, and an answer of process 1 every five.
+    fn polls() -> Vec<Event> {
+        let polls = (0..1000).map(|n| {
+            Event::Poll(Poll {
+                send: n * 10,
+                reply: n * 10 + 1,
+            })
+        });
+        let calls = (0..2000).map(|n| {
+            let (kind, at) = (CallKind::Renew, n * 5);
+            call(kind, "z", "other", (at, at + 1), Answer::Held, Some(99))
+        });
+        polls.chain(calls).collect()
+    }
+
+    fn seen(seq: Option<u64>, from: u64, until: u64) -> Event {
+        Event::Seen(Seen {
+            lock: "a".to_owned(),
+            seq,
+            owner: "o".to_owned(),
+            process: Some(1),
+            from,
+            until,
+        })
+    }
+
+    fn guard(complete: u64) -> Event {
+        Event::Acquire(acquire(
+            op(1, 1),
+            "a",
+            7 << LOCAL_BITS,
+            (complete - 5, complete),
+        ))
+    }
+
+    fn with(events: Vec<Event>) -> Vec<Event> {
+        [polls(), events].concat()
+    }
+
+    #[test]
+    fn a_holder_with_a_guard_passes_and_may_stay_for_some_polls() {
+        let ended = release(op(1, 1), (4000, 4001));
+        passes(with(vec![
+            guard(100),
+            ended.clone(),
+            seen(Some(7), 101, 4060),
+        ]));
+        let late = with(vec![guard(100), ended, seen(Some(7), 101, 4080)]);
+        fails(late, Property::Orphans, &["a holder", "process 1", "p1#1"]);
+    }
+
+    #[test]
+    fn a_holder_that_nobody_was_told_of_is_found() {
+        fails(
+            with(vec![seen(Some(7), 101, 190)]),
+            Property::Orphans,
+            &["a has a holder"],
+        );
+    }
+
+    #[test]
+    fn a_holder_of_a_try_that_was_refused_is_found() {
+        let refused = Acquire {
+            kind: Kind::Try,
+            outcome: Outcome::Fail,
+            token: None,
+            deadline: None,
+            ..acquire(op(1, 1), "a", 1, (100, 120))
+        };
+        let events = with(vec![Event::Acquire(refused), seen(Some(7), 300, 400)]);
+        fails(
+            events,
+            Property::Orphans,
+            &["no operation that it belongs to"],
+        );
+    }
+
+    #[test]
+    fn another_acquire_of_the_process_is_no_excuse_for_a_holder() {
+        let waits = Event::Acquire(acquire(op(1, 1), "a", 8 << LOCAL_BITS, (100, 900)));
+        passes(with(vec![waits.clone(), seen(Some(7), 300, 600)]));
+        fails(
+            with(vec![waits, seen(Some(7), 300, 640)]),
+            Property::Orphans,
+            &["a holder"],
+        );
+    }
+
+    #[test]
+    fn a_waiter_belongs_to_an_acquire_of_its_process() {
+        let waits = Event::Acquire(acquire(op(1, 1), "a", 7 << LOCAL_BITS, (100, 900)));
+        passes(with(vec![waits.clone(), seen(None, 110, 960)]));
+        fails(
+            with(vec![waits, seen(None, 110, 1000)]),
+            Property::Orphans,
+            &["a waiter"],
+        );
+    }
+
+    #[test]
+    fn a_part_of_a_multi_lock_may_be_held_before_the_others() {
+        let part = Acquire {
+            group: Some((op(1, 9), 3)),
+            outcome: Outcome::Fail,
+            ..acquire(op(1, 1), "a", 1, (100, 900))
+        };
+        passes(with(vec![Event::Acquire(part), seen(Some(7), 110, 940)]));
+    }
+
+    #[test]
+    fn the_dead_keep_what_they_had_for_their_leases_and_get_nothing_more() {
+        let killed = Event::Exit(Exit {
+            process: 1,
+            at: 500,
+            killed: true,
+        });
+        let held = acquire(op(1, 1), "a", 7 << LOCAL_BITS, (90, 100));
+        let held = Event::Acquire(held);
+        // Lease 1000, settling 2000, another lease, grace 100.
+        passes(with(vec![
+            held.clone(),
+            killed.clone(),
+            seen(Some(7), 101, 4600),
+        ]));
+        fails(
+            with(vec![held, killed.clone(), seen(Some(8), 3510, 3600)]),
+            Property::Orphans,
+            &["killed at"],
+        );
+    }
+
+    #[test]
+    fn polls_near_a_fault_of_the_process_do_not_count_and_those_of_others_do() {
+        let fault = |process| {
+            Event::Fault(Fault {
+                kind: "cut off".to_owned(),
+                at: 50,
+                until: 120,
+                process: Some(process),
+                ..Fault::default()
+            })
+        };
+        passes(with(vec![fault(1), seen(Some(7), 101, 2150)]));
+        fails(
+            with(vec![fault(1), seen(Some(7), 101, 2300)]),
+            Property::Orphans,
+            &["process 1"],
+        );
+        fails(
+            with(vec![fault(2), seen(Some(7), 101, 300)]),
+            Property::Orphans,
+            &["process 1"],
+        );
+    }
+
+    #[test]
+    fn a_process_that_gets_no_answers_is_not_blamed() {
+        let mut events = with(vec![seen(Some(7), 101, 400)]);
+        events.retain(|event| !matches!(event, Event::Call(_)));
+        passes(events);
+    }
+}

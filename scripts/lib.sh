@@ -14,31 +14,47 @@ step() {
 
 # Runs a command in a process group of its own, so that all of it can be stopped.
 run() {
-  local status=0
+  start "$@"
+  finish "$!"
+}
+
+# Starts one beside what comes next; `$!` is for `finish`.
+start() {
   set -m
   "$@" </dev/null &
-  running=$!
   set +m
-  wait "$running" || status=$?
-  running=
+  running+=("$!")
+}
+
+# Waits for one that was started; its exit status.
+finish() {
+  local status=0 pid left=()
+  wait "$1" || status=$?
+  for pid in "${running[@]}"; do
+    [ "$pid" = "$1" ] || left+=("$pid")
+  done
+  running=(${left[@]+"${left[@]}"})
   return "$status"
 }
 
 # A script that is told to end stops what it runs first.
-running=
+running=()
 stop() {
+  local pid
   trap '' INT TERM HUP
-  if [ -n "$running" ]; then
-    kill -TERM -- "-$running" 2>/dev/null || true
-    wait "$running" 2>/dev/null || true
-  fi
+  for pid in ${running[@]+"${running[@]}"}; do
+    kill -TERM -- "-$pid" 2>/dev/null || true
+  done
+  for pid in ${running[@]+"${running[@]}"}; do
+    wait "$pid" 2>/dev/null || true
+  done
   exit "$1"
 }
 trap 'stop 129' HUP
 trap 'stop 130' INT
 trap 'stop 143' TERM
 
-# A C compiler (for SQLite) and the toolchain's own parts.
+# A toolchain, and a C compiler for SQLite.
 ensure_tools() {
   command -v cargo >/dev/null || { echo "install a Rust toolchain first: cargo is missing" >&2; exit 1; }
   if ! command -v cc >/dev/null; then
@@ -50,9 +66,19 @@ ensure_tools() {
       exit 1
     fi
   fi
+}
+
+# The toolchain's parts for formatting and lints.
+ensure_lints() {
+  local part
   for part in rustfmt clippy; do
     cargo "${part/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$part"
   done
+}
+
+# Where cargo puts what it builds, whatever its settings say.
+target_folder() {
+  cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'
 }
 
 # The servers that tests start, each as PROGRAM:PACKAGE of Debian.

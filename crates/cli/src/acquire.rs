@@ -1,17 +1,17 @@
 //! Claims a lock as the command line says, and waits for it in view of the user.
 
-use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use clinch::{Clinch, Clock, ErrorKind, Guard, Lock, Name, Result};
+use clinch::{BootTime, Clinch, Clock, ErrorKind, Guard, Lock, Name, Result};
 
 use crate::args::{HoldArgs, KindArgs, WaitArgs};
 use crate::child::Signals;
 use crate::context::Context;
 use crate::failure::{Failure, exit};
-use crate::output::{age, complain, plain};
-use crate::wait_line::{WaitLine, holders};
+use crate::output::{complain, plain};
+use crate::patience::Patience;
+use crate::wait_line::{WaitLine, why_taken};
 
 /// The library's default, which the help promises too.
 pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
@@ -27,17 +27,18 @@ pub(crate) enum Claimed<T> {
     Interrupted(i32),
 }
 
-/// Waits for `claim` while it shows what it waits for and heeds signals. When it returns without a
+/// Waits for `claim` while it shows what it waits for and heeds signals. An outage of the store is
+/// waited for while `again` allows it. When it returns without a
 /// hold, the claim is being withdrawn; closing the client waits for that.
 pub(crate) async fn wait_for<T>(
-    context: &Context,
-    clinch: &Clinch,
-    name: &Name,
+    (context, clinch, name): (&Context, &Clinch, &Name),
     signals: &mut Signals,
-    claim: impl Future<Output = Result<Option<T>>>,
+    patience: Patience,
+    again: impl Fn() -> bool,
+    claim: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<Claimed<T>, Failure> {
     let line = WaitLine::new(context, clinch, name);
-    let mut claim = pin!(claim);
+    let mut claim = pin!(patience.claim(clinch.clock(), again, || line.clear(), claim));
     let claimed = tokio::select! {
         biased;
         claimed = &mut claim => match claimed? {
@@ -51,9 +52,42 @@ pub(crate) async fn wait_for<T>(
     Ok(claimed)
 }
 
+/// A lock as the options of `run` and `hold` say it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiting<'a> {
+    pub(crate) name: &'a Name,
+    pub(crate) kind: KindArgs,
+    pub(crate) wait: WaitArgs,
+    pub(crate) hold: &'a HoldArgs,
+}
+
+impl Waiting<'_> {
+    /// Takes it.
+    pub(crate) async fn acquire(
+        self,
+        context: &Context,
+        clinch: &Clinch,
+        signals: &mut Signals,
+        patience: Patience,
+    ) -> Result<Claimed<Guard>, Failure> {
+        let Self {
+            name,
+            kind,
+            wait,
+            hold,
+        } = self;
+        let ways = Ways::new((context, clinch), name, kind, wait, hold);
+        let until = wait.wait.map(|span| clinch.clock().now() + span);
+        let claim = async || ways.acquire(clinch.clock(), wait, until).await;
+        let client = (context, clinch, name);
+        let again = || !wait.no_wait && in_time(clinch.clock(), until);
+        wait_for(client, signals, patience, again, claim).await
+    }
+}
+
 /// One or two ways to take the same name, the wanted one first.
 #[derive(Debug)]
-pub(crate) struct Ways {
+struct Ways {
     name: Name,
     wanted: Lock,
     /// A name in use as a mutex can be taken alone by somebody who would have shared it, and a
@@ -65,7 +99,7 @@ pub(crate) struct Ways {
 
 impl Ways {
     /// The ways that the options allow.
-    pub(crate) fn new(
+    fn new(
         (context, clinch): (&Context, &Clinch),
         name: &Name,
         kind: KindArgs,
@@ -98,8 +132,12 @@ impl Ways {
     }
 
     /// Takes the name in the wanted way, or in the other one if that is how it is in use.
-    pub(crate) async fn acquire(&self, clock: &Clock, wait: WaitArgs) -> Result<Option<Guard>> {
-        let until = wait.wait.map(|span| clock.now() + span);
+    async fn acquire(
+        &self,
+        clock: &Clock,
+        wait: WaitArgs,
+        until: Option<BootTime>,
+    ) -> Result<Option<Guard>> {
         let mut mismatch = None;
         // The kind can change between two looks, and then back: but not for ever.
         for turn in 0..6 {
@@ -130,6 +168,11 @@ impl Ways {
     }
 }
 
+/// Whether a moment, if there is one, is still to come.
+pub(crate) fn in_time(clock: &Clock, until: Option<BootTime>) -> bool {
+    until.is_none_or(|until| clock.now() < until)
+}
+
 fn hold_options(mut lock: Lock, hold: &HoldArgs) -> Lock {
     if let Some(lease) = hold.lease {
         lock = lock.lease(lease);
@@ -156,12 +199,10 @@ pub(crate) async fn not_acquired(
         Some(span) => format!("not acquired within {}", clinch::format_duration(span)),
         None => "not acquired: it is taken".to_owned(),
     };
-    if let Ok(Some(view)) = clinch.inspect(name.as_str()).await {
-        if let Some(who) = holders(&view) {
-            message += &format!("; held by {who}");
-        } else if let Some(left) = view.delayed_for() {
-            message += &format!("; a lock-delay keeps it taken for another {}", age(left));
-        }
+    if let Ok(Some(view)) = clinch.inspect(name.as_str()).await
+        && let Some(why) = why_taken(&view)
+    {
+        message += &format!("; {why}");
     }
     Failure::new(exit::NOT_ACQUIRED, "not-acquired", message).with_name(name.as_str())
 }

@@ -87,13 +87,25 @@ impl Failure {
         self
     }
 
+    /// Whether another try may do better.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.kind == ErrorKind::Unreachable.as_str()
+    }
+
     /// Says it on standard error, and gives the exit status.
     pub(crate) fn report(&self, json: bool) -> i32 {
         if !self.silent {
-            let line = if json { self.json() } else { self.to_line() };
-            crate::output::complain(&line);
+            crate::output::complain(&self.to_text(json));
         }
         self.code
+    }
+
+    /// The failure as one line, for people or as JSON.
+    pub(crate) fn to_text(&self, json: bool) -> String {
+        match json {
+            true => self.json(),
+            false => self.to_line(),
+        }
     }
 
     /// The failure as one line for people.

@@ -8,6 +8,7 @@ mod commands;
 mod context;
 mod failure;
 mod output;
+mod patience;
 mod usage;
 #[cfg(feature = "verify")]
 mod verify;

@@ -44,12 +44,11 @@ impl<'a> WaitLine<'a> {
             self.clinch.clock().sleep(pause).await;
             pause = second;
             // Waiting goes on when the store does not answer; the claim itself will say so.
-            let view = self
-                .clinch
-                .inspect(self.name.as_str())
-                .await
-                .unwrap_or_default();
-            let text = self.text(view.as_ref());
+            let text = match self.clinch.inspect(self.name.as_str()).await {
+                Ok(view) => self.text(view.as_ref()),
+                Err(_) => format!("waiting for {}: the store does not answer", self.name),
+            };
+            let text = plain(&text);
             if !self.live {
                 complain(&format!("clinch: {text}"));
                 return std::future::pending().await;
@@ -82,10 +81,8 @@ impl<'a> WaitLine<'a> {
         let Some(view) = view else {
             return plain(&text).into_owned();
         };
-        if let Some(who) = holders(view) {
-            text += &format!(": held by {who}");
-        } else if let Some(left) = view.delayed_for() {
-            text += &format!(": kept free by a lock-delay for another {}", age(left));
+        if let Some(why) = why_taken(view) {
+            text += &format!(": {why}");
         }
         let me = self.clinch.client_id();
         match view.waiters.iter().position(|waiter| waiter.client == me) {
@@ -99,28 +96,46 @@ impl<'a> WaitLine<'a> {
     }
 }
 
-/// Who holds a lock, in a few words; `None` when nobody does.
-pub(crate) fn holders(view: &LockView) -> Option<String> {
-    let first = view.holders.first()?;
-    let others = match view.holders.len() - 1 {
-        0 => String::new(),
-        n => format!(" and {n} more"),
+/// Why a lock cannot be had: who holds it, or whose lock-delay runs; `None` when neither.
+pub(crate) fn why_taken(view: &LockView) -> Option<String> {
+    let others = |count: usize| match count {
+        0 | 1 => String::new(),
+        n => format!(" and {} more", n - 1),
     };
-    Some(format!("{}{others}", who(first)))
+    if let Some(first) = view.holders.first() {
+        return Some(format!(
+            "held by {}{}",
+            who(first),
+            others(view.holders.len())
+        ));
+    }
+    // The first that ends makes room; of a mutex there is one.
+    let first = view.delayed.iter().min_by_key(|party| party.lease_left)?;
+    Some(format!("{}{}", delay(first), others(view.delayed.len())))
+}
+
+/// A lock-delay that runs, in a few words.
+pub(crate) fn delay(party: &PartyView) -> String {
+    let left = age(party.lease_left);
+    format!(
+        "free in {left}: lock-delay of {}{}",
+        process(party),
+        label(party)
+    )
 }
 
 /// A holder in a few words, as far as the store knows it.
 pub(crate) fn who(party: &PartyView) -> String {
-    let label = party
-        .label
-        .as_ref()
-        .map(|label| format!(" ({label})"))
-        .unwrap_or_default();
     let since = match party.age {
         Duration::MAX => String::new(),
         span => format!(" for {}", age(span)),
     };
-    format!("{}{label}{since}", process(party))
+    format!("{}{}{since}", process(party), label(party))
+}
+
+fn label(party: &PartyView) -> String {
+    let label = party.label.as_ref();
+    label.map(|label| format!(" ({label})")).unwrap_or_default()
 }
 
 /// Where it runs; of another library's holder only what it calls itself is known.

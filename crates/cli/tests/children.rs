@@ -148,3 +148,16 @@ fn no_process_is_left() {
     let ran = s.run(&["run", "x", "--", "ls", "/proc/self/fd"]);
     assert_eq!(ran.out, String::from_utf8_lossy(&bare.stdout));
 }
+
+#[test]
+fn a_stopped_job_acts_on_signals() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
+        let s = Sandbox::new();
+        let job = s.start_job(&["x"], "ready; exec sleep 1000");
+        let child = s.pid("ready");
+        common::kill(child, Signal::STOP);
+        s.until("it is stopped", || state(child) == Some('T'));
+        job.signal(signal);
+        assert_eq!(job.wait().code, code);
+    }
+}

@@ -36,6 +36,7 @@ fn list_has_the_documented_fields() {
     assert_eq!(
         keys(lock),
         [
+            "delayed",
             "delayed_for_ms",
             "holders",
             "kind",
@@ -138,7 +139,7 @@ fn evict_breaks_the_hold_that_is_meant() {
     assert_eq!((none.code, none.err.as_str()), (1, "nobody holds x\n"));
     assert_eq!(
         s.run(&["evict", "x", "--yes", "--json"]).json(),
-        json!({ "name": "x", "evicted": [] })
+        json!({ "name": "x", "evicted": [], "delays": [] })
     );
     let job = s.start_job(&["--lease", "3s", "x"], "ready; exec sleep 1000");
     let refused = s.run(&["evict", "x"]);
@@ -154,7 +155,10 @@ fn evict_breaks_the_hold_that_is_meant() {
         "--token",
         &token.to_string(),
     ]);
-    assert_eq!(evicted.json(), json!({ "name": "x", "evicted": [token] }));
+    assert_eq!(
+        evicted.json(),
+        json!({ "name": "x", "evicted": [token], "delays": [] })
+    );
     assert_eq!(job.wait().code, 76);
 }
 

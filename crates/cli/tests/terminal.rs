@@ -8,72 +8,9 @@
 
 mod common;
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
-
+use common::tty::Tty;
 use common::{Proc, Sandbox, state};
 use rustix::process::Signal;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-
-/// Our side of a terminal, and what has been printed on it.
-struct Tty {
-    keys: File,
-    seen: Arc<Mutex<Vec<u8>>>,
-    path: String,
-}
-
-impl Tty {
-    fn new() -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let path = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
-        let keys = File::from(ours);
-        let (mut reader, seen) = (keys.try_clone().unwrap(), Arc::<Mutex<Vec<u8>>>::default());
-        let screen = seen.clone();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 1024];
-            while let Ok(n @ 1..) = reader.read(&mut buffer) {
-                screen.lock().unwrap().extend_from_slice(&buffer[..n]);
-            }
-        });
-        Self { keys, seen, path }
-    }
-
-    fn end(&self) -> Stdio {
-        let mut options = std::fs::OpenOptions::new();
-        let options = std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc_noctty());
-        Stdio::from(options.read(true).write(true).open(&self.path).unwrap())
-    }
-
-    /// Starts a command in a session of its own on this terminal.
-    fn start(&self, sandbox: &Sandbox, args: &[&str]) -> Proc {
-        // What the tests' own parent ignores is not ignored here: keys must have an effect.
-        let mut command = Command::new("env");
-        sandbox.prepare(&mut command);
-        command.args(["--default-signal", "setsid", "--ctty", "--wait"]);
-        command.args(args);
-        command
-            .stdin(self.end())
-            .stdout(self.end())
-            .stderr(self.end());
-        Proc(Some(command.spawn().unwrap()))
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-    }
-
-    fn seen(&self) -> String {
-        String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
-    }
-}
-
-fn libc_noctty() -> i32 {
-    i32::try_from(rustix::fs::OFlags::NOCTTY.bits()).unwrap()
-}
 
 #[test]
 fn a_live_line_says_what_is_waited_for_and_goes_away() {
@@ -153,6 +90,75 @@ fn ctrl_z_stops_both_and_fg_continues_them() {
     s.until("it has ended", || state(clinch).is_none());
     tty.press("echo status=$?; exit\n");
     s.until("the shell is back", || tty.seen().contains("status=130"));
+    shell.wait();
+    assert_eq!(s.list(), serde_json::json!([]));
+}
+
+/// A shell that reads a line from the terminal without echo, whatever its standard input is.
+const PASSWORD: &str =
+    "exec 3<> /dev/tty; stty -echo <&3; read line <&3; stty echo <&3; echo got:$line >&3";
+
+#[test]
+fn a_job_can_ask_for_a_password_while_its_input_is_something_else() {
+    let s = Sandbox::new();
+    for input in ["clinch run x -- sh -c", "seq 1 9 | clinch run x -- sh -c"] {
+        let mut tty = Tty::new();
+        let redirect = if input.starts_with("seq") {
+            ""
+        } else {
+            "< /dev/null"
+        };
+        let script = format!("{input} '{PASSWORD}' {redirect}");
+        let shell = tty.start(&s, &["sh", "-c", &script]);
+        tty.press("secret\n");
+        s.until("the job has read it", || tty.seen().contains("got:secret"));
+        assert_eq!(shell.wait().code, 0);
+        assert_eq!(s.list(), serde_json::json!([]));
+    }
+}
+
+#[test]
+fn a_job_that_asks_on_the_terminal_can_be_ended() {
+    let s = Sandbox::new();
+    let job = "exec 3<> /dev/tty; stty -echo <&3; echo $$ > child; read line <&3";
+    let script = format!("clinch run x -- sh -c '{job}' < /dev/null");
+    for end in ["key", "signal"] {
+        let _ = std::fs::remove_file(s.path("child"));
+        let mut tty = Tty::new();
+        let shell = tty.start(&s, &["sh", "-c", &script]);
+        let child = s.pid("child");
+        let clinch = s.list()[0]["holders"][0]["pid"].as_i64().unwrap();
+        match end {
+            "key" => tty.press("\x03"),
+            _ => common::kill(i32::try_from(clinch).unwrap(), Signal::TERM),
+        }
+        s.until("the job has ended", || state(child).is_none());
+        let code = shell.wait().code;
+        assert!([-1, 130, 143].contains(&code), "{end}: {code}");
+        s.until("the lock is free", || s.list() == serde_json::json!([]));
+    }
+}
+
+#[test]
+fn ctrl_z_stops_a_job_whose_input_is_not_the_terminal() {
+    let s = Sandbox::new();
+    let mut tty = Tty::new();
+    let shell = tty.start(&s, &["sh", "-i"]);
+    tty.press("clinch run x -- sh -c 'echo $$ > child; exec sleep 1000' < /dev/null\n");
+    let child = s.pid("child");
+    let clinch = i32::try_from(s.list()[0]["holders"][0]["pid"].as_i64().unwrap()).unwrap();
+    tty.press("\x1a");
+    s.until("both are stopped", || {
+        state(clinch) == Some('T') && state(child) == Some('T')
+    });
+    tty.press("fg\n");
+    s.until("both run", || {
+        let runs = |pid| state(pid).is_some_and(|state| state != 'T');
+        runs(clinch) && runs(child)
+    });
+    tty.press("\x03");
+    s.until("it has ended", || state(clinch).is_none());
+    tty.press("exit\n");
     shell.wait();
     assert_eq!(s.list(), serde_json::json!([]));
 }

@@ -177,3 +177,41 @@ fn secrets_are_never_said() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!said.contains("s3cr3t"), "{said}");
 }
+
+#[test]
+fn a_store_that_excludes_nobody_is_refused() {
+    let s = Sandbox::new();
+    for command in [
+        &["run", "x", "--", "touch", "ran"][..],
+        &["hold", "x"],
+        &["elect", "x", "--", "touch", "ran"],
+    ] {
+        let ran = s.run(&[&["--store", "memory:"], command].concat());
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(
+            ran.err.contains("exclude nobody") && ran.err.contains("sqlite:"),
+            "{ran:?}"
+        );
+        assert!(!s.path("ran").exists());
+    }
+    assert_eq!(s.run(&["--store", "memory:", "list"]).code, 0);
+}
+
+#[test]
+fn a_relative_path_is_said_in_full() {
+    let s = Sandbox::new();
+    let file = s.path("here.db");
+    let run = |options: &[&str]| {
+        let job = ["run", "x", "--", "sh", "-c", "echo $CLINCH_STORE"];
+        let store = ["--store", "sqlite:here.db?busy=3s"];
+        s.run(&[&store, options, &job].concat())
+    };
+    let ran = run(&[]);
+    assert_eq!(
+        ran.err,
+        format!("clinch: sqlite:here.db is {}\n", file.display())
+    );
+    // A clinch inside uses the same file, wherever it runs.
+    assert_eq!(ran.out, format!("sqlite:{}?busy=3s\n", file.display()));
+    assert_eq!(run(&["-q"]).err, "");
+}

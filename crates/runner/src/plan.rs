@@ -9,6 +9,7 @@ use crate::programs::Program;
 const LONGEST: &[&str] = &[
     "clinch-redis conformance",
     "doc tests",
+    "clinch-core (lib)",
     "clinch-mysql conformance",
     "clinch-redis quorum",
     "clinch-etcd conformance",

@@ -34,6 +34,10 @@ pub(crate) struct WaitArgs {
     /// Keep strict order with the waiters of other processes
     #[arg(long)]
     pub(crate) fair: bool,
+    /// Go on waiting for this long while the store cannot be reached [default: 1m; 10s with
+    /// --no-wait]
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(crate) patience: Option<Duration>,
 }
 
 /// How it is held.

@@ -176,6 +176,9 @@ pub(crate) struct ElectArgs {
     /// Campaign no longer than this [default: for ever]
     #[arg(long, value_name = "DUR", value_parser = duration, conflicts_with = "observe")]
     pub(crate) wait: Option<Duration>,
+    /// Go on campaigning for this long while the store cannot be reached [default: for ever]
+    #[arg(long, value_name = "DUR", value_parser = duration, conflicts_with = "observe")]
+    pub(crate) patience: Option<Duration>,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
     #[command(flatten)]

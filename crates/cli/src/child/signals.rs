@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, WaitOptions, wait};
 use tokio::sync::mpsc;
 
 use super::fork;
@@ -75,9 +75,17 @@ impl Signals {
                     tidy();
                     stop_this_process();
                 }
+                libc::SIGCHLD => reap_as_first(),
                 _ => {}
             }
         }
+    }
+}
+
+/// The first process of a container inherits every orphan there, and must reap it.
+fn reap_as_first() {
+    if rustix::process::getpid().is_init() {
+        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
     }
 }
 

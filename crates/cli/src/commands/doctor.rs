@@ -30,17 +30,18 @@ pub(crate) async fn main(context: &Context) -> Outcome {
 /// Prints the tables that the store needs, without a connection to it.
 pub(crate) fn print_schema(context: &Context) -> Outcome {
     let url: StoreUrl = context.store().unwrap_or("sqlite:").parse()?;
-    if !matches!(url.scheme(), "mysql" | "mariadb") {
-        let text = format!(
-            "{}: needs no tables that somebody could make for it",
-            url.scheme()
-        );
-        return Err(Error::invalid(text)
-            .with_advice("--print-schema is for mysql:")
-            .into());
+    match url.scheme() {
+        #[cfg(feature = "servers")]
+        "mysql" | "mariadb" => {
+            output::line(clinch::mysql::schema().trim_end())?;
+            Ok(exit::OK)
+        }
+        scheme => {
+            let text = format!("{scheme}: needs no tables that somebody could make for it");
+            let error = Error::invalid(text).with_advice("--print-schema is for mysql:");
+            Err(error.into())
+        }
     }
-    output::line(clinch::mysql::schema().trim_end())?;
-    Ok(exit::OK)
 }
 
 fn line(paint: Paint, finding: &Finding) -> String {

@@ -1,17 +1,20 @@
 //! `clinch elect NAME -- CMD…`
 
+use std::time::Duration;
+
 use clinch::blocking::block_on;
 use clinch::{Clinch, Election, Leader, LeaderView, Leadership, LostReason, ReleaseReply};
 use serde_json::{Value, json};
 
 use super::run::{task, told, warn_unreleased};
-use super::with_store;
-use crate::acquire::{Claimed, lost, not_acquired, wait_for};
+use super::{close, with_store};
+use crate::acquire::{Claimed, in_time, lost, not_acquired, wait_for};
 use crate::args::ElectArgs;
 use crate::child::{Ended, Signals, Supervisor};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome, exit};
 use crate::output::{self, complain, plain};
+use crate::patience::Patience;
 
 pub(crate) fn main(context: &Context, args: &ElectArgs) -> Outcome {
     if args.observe {
@@ -19,12 +22,20 @@ pub(crate) fn main(context: &Context, args: &ElectArgs) -> Outcome {
             observe(context, &clinch, args).await
         }));
     }
+    context.check_shared()?;
     // Forks: it comes before everything that starts a thread.
     let mut supervisor = Supervisor::start(&args.command)?;
-    let outcome = block_on(with_store(context, |clinch| {
-        let supervisor = &mut supervisor;
-        async move { campaign(context, &clinch, args, supervisor).await }
-    }));
+    // A candidate is there to take over: an outage of the store is no reason to go.
+    let patience = Patience::new(context, args.patience, Duration::MAX);
+    let outcome = block_on(async {
+        let clinch = match patience.connect(context, &mut supervisor.signals).await? {
+            Ok(clinch) => clinch,
+            Err(interrupted) => return Ok(interrupted),
+        };
+        let outcome = campaign(context, &clinch, args, &mut supervisor, patience).await;
+        close(&clinch).await;
+        outcome
+    });
     supervisor.dismiss();
     outcome
 }
@@ -35,17 +46,22 @@ async fn campaign(
     clinch: &Clinch,
     args: &ElectArgs,
     supervisor: &mut Supervisor,
+    patience: Patience,
 ) -> Outcome {
     let election = election(clinch, args);
     let value = args.value.clone().unwrap_or_else(default_value);
     loop {
-        let claim = async {
-            match args.wait {
-                Some(span) => election.campaign_within(value.as_str(), span).await,
-                None => election.campaign(value.as_str()).await.map(Some),
+        let until = args.wait.map(|span| clinch.clock().now() + span);
+        let claim = async || match until {
+            Some(until) => {
+                let left = until.since(clinch.clock().now());
+                election.campaign_within(value.as_str(), left).await
             }
+            None => election.campaign(value.as_str()).await.map(Some),
         };
-        let claimed = wait_for(context, clinch, &args.name, &mut supervisor.signals, claim).await?;
+        let client = (context, clinch, &args.name);
+        let again = || in_time(clinch.clock(), until);
+        let claimed = wait_for(client, &mut supervisor.signals, patience, again, claim).await?;
         let leader = match claimed {
             Claimed::Held(leader) => leader,
             Claimed::TimedOut => return Err(not_acquired(clinch, &args.name, args.wait).await),
@@ -54,7 +70,7 @@ async fn campaign(
         let told = told(context, clinch, &leader);
         let task = task(context, told, &args.command, args.job, &args.hold);
         let ended = supervisor.run(&leader, clinch.clock(), &task).await;
-        let resigned = resign(leader).await;
+        let resigned = resign(context, leader).await;
         let reason = match (ended?, resigned) {
             (Ended::Lost(reason), _) | (_, Some(reason)) => reason,
             (Ended::Done(code), None) => return Ok(code),
@@ -70,12 +86,12 @@ async fn campaign(
 }
 
 /// Steps down; the reason if leadership had been lost before.
-async fn resign(leader: Leader) -> Option<LostReason> {
+async fn resign(context: &Context, leader: Leader) -> Option<LostReason> {
     match leader.resign().await {
         Ok(ReleaseReply::Released) => None,
         Ok(ReleaseReply::WasLost(reason)) => Some(reason),
         Err(error) => {
-            warn_unreleased(error);
+            warn_unreleased(context, error);
             None
         }
     }

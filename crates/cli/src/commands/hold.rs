@@ -6,53 +6,73 @@ use clinch::{Clinch, Guard, LostReason, ReleaseReply};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::{run::warn_unreleased, with_store};
-use crate::acquire::{Claimed, Ways, lost, not_acquired, wait_for};
+use super::close;
+use super::run::unreleased;
+use crate::acquire::{Claimed, Waiting, lost, not_acquired};
 use crate::args::HoldCommand;
 use crate::child::Signals;
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::failure::{Failure, Outcome, exit};
 use crate::output::{self, millis, plain};
+use crate::patience::Patience;
 
 pub(crate) async fn main(context: &Context, args: &HoldCommand) -> Outcome {
-    with_store(context, |clinch| async move {
-        hold(context, &clinch, args).await
-    })
-    .await
+    context.check_shared()?;
+    let mut signals = Signals::listen()?;
+    let patience = Patience::of_waiting(context, args.wait);
+    let clinch = match patience.connect(context, &mut signals).await? {
+        Ok(clinch) => clinch,
+        Err(interrupted) => return Ok(interrupted),
+    };
+    let outcome = hold(context, &clinch, args, &mut signals, patience).await;
+    close(&clinch).await;
+    outcome
 }
 
-async fn hold(context: &Context, clinch: &Clinch, args: &HoldCommand) -> Outcome {
-    let mut signals = Signals::listen()?;
-    let ways = Ways::new(
-        (context, clinch),
-        &args.name,
-        args.kind,
-        args.wait,
-        &args.hold,
-    );
-    let claim = ways.acquire(clinch.clock(), args.wait);
-    let guard = match wait_for(context, clinch, &args.name, &mut signals, claim).await? {
+async fn hold(
+    context: &Context,
+    clinch: &Clinch,
+    args: &HoldCommand,
+    signals: &mut Signals,
+    patience: Patience,
+) -> Outcome {
+    let waiting = Waiting {
+        name: &args.name,
+        kind: args.kind,
+        wait: args.wait,
+        hold: &args.hold,
+    };
+    let guard = match waiting.acquire(context, clinch, signals, patience).await? {
         Claimed::Held(guard) => guard,
         Claimed::TimedOut => return Err(not_acquired(clinch, &args.name, args.wait.wait).await),
         Claimed::Interrupted(code) => return Ok(code),
     };
     say_held(context, clinch, &guard)?;
-    let reason = until_told(clinch, &guard, args, &mut signals).await;
-    let reason = match (reason, guard.release().await) {
-        (Some(reason), _) | (None, Ok(ReleaseReply::WasLost(reason))) => Some(reason),
-        (None, Ok(ReleaseReply::Released)) => None,
-        (None, Err(error)) => {
-            warn_unreleased(error);
-            None
-        }
+    let reason = until_ended(clinch, &guard, args, signals).await;
+    let end = match (reason, guard.release().await) {
+        (Some(reason), _) | (None, Ok(ReleaseReply::WasLost(reason))) => End::Lost(reason),
+        (None, Ok(ReleaseReply::Released)) => End::Released,
+        (None, Err(error)) => End::Unconfirmed(unreleased(error)),
     };
     // The reader may have gone after the first line; the lock is given up all the same.
-    let _ = say_ended(context, args, reason);
-    reason.map_or(Ok(exit::OK), |reason| Err(lost(&args.name, reason)))
+    let _ = say_ended(context, args, &end);
+    match end {
+        End::Released => Ok(exit::OK),
+        End::Lost(reason) => Err(lost(&args.name, reason)),
+        End::Unconfirmed(failure) => Err(failure),
+    }
+}
+
+/// How a hold ended.
+enum End {
+    Released,
+    Lost(LostReason),
+    /// It was given up, and the store has not said that it knows.
+    Unconfirmed(Failure),
 }
 
 /// Waits for whatever ends the hold; the reason if that is its loss.
-async fn until_told(
+async fn until_ended(
     clinch: &Clinch,
     guard: &Guard,
     args: &HoldCommand,
@@ -122,16 +142,18 @@ fn say_held(context: &Context, clinch: &Clinch, guard: &Guard) -> std::io::Resul
     }))
 }
 
-fn say_ended(
-    context: &Context,
-    args: &HoldCommand,
-    reason: Option<LostReason>,
-) -> std::io::Result<()> {
-    let word = if reason.is_some() { "lost" } else { "released" };
+fn say_ended(context: &Context, args: &HoldCommand, end: &End) -> std::io::Result<()> {
+    let (event, reason) = match end {
+        End::Released => ("released", None),
+        End::Lost(reason) => ("lost", Some(reason.as_str())),
+        End::Unconfirmed(_) => ("unconfirmed", None),
+    };
+    let name = args.name.as_str();
     if context.json {
-        let reason = reason.map(LostReason::as_str);
-        let name = args.name.as_str();
-        return output::json_line(&json!({ "event": word, "name": name, "reason": reason }));
+        return output::json_line(&json!({ "event": event, "name": name, "reason": reason }));
     }
-    output::line(&format!("{word} {}", plain(args.name.as_str())))
+    output::line(&match end {
+        End::Unconfirmed(_) => format!("gave up {}, unconfirmed", plain(name)),
+        _ => format!("{event} {}", plain(name)),
+    })
 }

@@ -49,11 +49,8 @@ fn table(locks: &[LockView]) -> Table {
         for party in &lock.holders {
             row(cells("held", lock.limit, party));
         }
-        if let Some(left) = lock.delayed_for() {
-            let mut cells = <[String; 7]>::default();
-            let [state, .., lease_left, _, _] = &mut cells;
-            (*state, *lease_left) = ("delayed".to_owned(), age(left));
-            row(cells);
+        for party in &lock.delayed {
+            row(cells("lock-delay", lock.limit, party));
         }
         for party in &lock.waiters {
             row(cells("waiting", lock.limit, party));

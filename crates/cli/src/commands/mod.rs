@@ -57,8 +57,13 @@ where
 {
     let clinch = context.connect().await?;
     let outcome = work(clinch.clone()).await;
+    close(&clinch).await;
+    outcome
+}
+
+/// Ends the session.
+async fn close(clinch: &Clinch) {
     // What the work came to is what the user asked about; a session that cannot be ended cleanly
     // ends by itself.
     let _ = clinch.close().await;
-    outcome
 }

@@ -3,21 +3,29 @@
 use clinch::blocking::block_on;
 use clinch::{Clinch, Guard, ReleaseReply};
 
-use super::with_store;
-use crate::acquire::{Claimed, DEFAULT_LEASE, Ways, lost, not_acquired, wait_for};
+use super::close;
+use crate::acquire::{Claimed, DEFAULT_LEASE, Waiting, lost, not_acquired};
 use crate::args::{HoldArgs, JobArgs, RunArgs};
 use crate::child::{Ended, Environment, Supervisor, Task};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::output::complain;
+use crate::patience::Patience;
 
 pub(crate) fn main(context: &Context, args: &RunArgs) -> Outcome {
+    context.check_shared()?;
     // Forks: it comes before everything that starts a thread.
     let mut supervisor = Supervisor::start(&args.command)?;
-    let outcome = block_on(with_store(context, |clinch| {
-        let supervisor = &mut supervisor;
-        async move { run(context, &clinch, args, supervisor).await }
-    }));
+    let patience = Patience::of_waiting(context, args.wait);
+    let outcome = block_on(async {
+        let clinch = match patience.connect(context, &mut supervisor.signals).await? {
+            Ok(clinch) => clinch,
+            Err(interrupted) => return Ok(interrupted),
+        };
+        let outcome = run(context, &clinch, args, &mut supervisor, patience).await;
+        close(&clinch).await;
+        outcome
+    });
     supervisor.dismiss();
     outcome
 }
@@ -27,16 +35,16 @@ async fn run(
     clinch: &Clinch,
     args: &RunArgs,
     supervisor: &mut Supervisor,
+    patience: Patience,
 ) -> Outcome {
-    let ways = Ways::new(
-        (context, clinch),
-        &args.name,
-        args.kind,
-        args.wait,
-        &args.hold,
-    );
-    let claim = ways.acquire(clinch.clock(), args.wait);
-    let guard = match wait_for(context, clinch, &args.name, &mut supervisor.signals, claim).await? {
+    let waiting = Waiting {
+        name: &args.name,
+        kind: args.kind,
+        wait: args.wait,
+        hold: &args.hold,
+    };
+    let signals = &mut supervisor.signals;
+    let guard = match waiting.acquire(context, clinch, signals, patience).await? {
         Claimed::Held(guard) => guard,
         Claimed::TimedOut => return Err(not_acquired(clinch, &args.name, args.wait.wait).await),
         Claimed::Interrupted(code) => return Ok(code),
@@ -45,7 +53,7 @@ async fn run(
     let task = task(context, told, &args.command, args.job, &args.hold);
     let ended = supervisor.run(&guard, clinch.clock(), &task).await;
     supervisor.last_job_done();
-    let released = release(guard).await;
+    let released = release(context, guard).await;
     match (ended?, released) {
         (Ended::Lost(reason), _) | (_, Some(ReleaseReply::WasLost(reason))) => {
             Err(lost(&args.name, reason))
@@ -91,19 +99,21 @@ pub(super) fn task<'a>(
 
 /// Gives a hold up. That the store did not hear of it is worth a line, and no other exit status:
 /// the command's work was done under the lock.
-pub(super) async fn release(guard: Guard) -> Option<ReleaseReply> {
+async fn release(context: &Context, guard: Guard) -> Option<ReleaseReply> {
     match guard.release().await {
         Ok(reply) => Some(reply),
         Err(error) => {
-            warn_unreleased(error);
+            warn_unreleased(context, error);
             None
         }
     }
 }
 
-pub(super) fn warn_unreleased(error: clinch::Error) {
-    let line = Failure::from(error).to_line();
-    complain(&format!(
-        "{line}; the lock frees itself when its lease ends"
-    ));
+pub(super) fn warn_unreleased(context: &Context, error: clinch::Error) {
+    complain(&unreleased(error).to_text(context.json));
+}
+
+/// The store did not hear that a hold was given up, or did not say so.
+pub(super) fn unreleased(error: clinch::Error) -> Failure {
+    Failure::from(error).with_advice("the lock frees itself when its lease ends")
 }

@@ -34,14 +34,16 @@ fn text(context: &Context, view: &LockView) -> String {
         _ => format!("{name}: {kind}"),
     }];
     for holder in &view.holders {
-        party(&mut lines, &paint.green("held"), view, holder);
+        party(
+            &mut lines,
+            (&paint.green("held"), "lease left"),
+            view,
+            holder,
+        );
     }
-    if let Some(left) = view.delayed_for() {
-        lines.push(format!(
-            "  {} for another {}",
-            paint.yellow("lock-delay"),
-            age(left)
-        ));
+    for ended in &view.delayed {
+        let title = format!("{} of a hold that has ended", paint.yellow("lock-delay"));
+        party(&mut lines, (&title, "free in"), view, ended);
     }
     for (place, waiter) in view.waiters.iter().enumerate() {
         let title = format!(
@@ -49,12 +51,12 @@ fn text(context: &Context, view: &LockView) -> String {
             paint.yellow("waiting"),
             place + 1
         );
-        party(&mut lines, &title, view, waiter);
+        party(&mut lines, (&title, "lease left"), view, waiter);
     }
     lines.join("\n")
 }
 
-fn party(lines: &mut Vec<String>, title: &str, view: &LockView, party: &PartyView) {
+fn party(lines: &mut Vec<String>, (title, left): (&str, &str), view: &LockView, party: &PartyView) {
     let sequencer = party.token.map(|token| {
         let mode = clinch::Mode::of(party.units, view.limit);
         clinch::Sequencer::new(view.name.clone(), mode, token).to_string()
@@ -78,7 +80,7 @@ fn party(lines: &mut Vec<String>, title: &str, view: &LockView, party: &PartyVie
             "since",
             (party.age != Duration::MAX).then(|| age(party.age)),
         ),
-        ("lease left", Some(age(party.lease_left))),
+        (left, Some(age(party.lease_left))),
     ] {
         if let Some(value) = value {
             lines.push(format!("    {key:<12}{}", plain(&value)));

@@ -18,6 +18,7 @@ pub(crate) struct Lock<'a> {
     limit: Option<u32>,
     holders: Vec<Party<'a>>,
     waiters: Vec<Party<'a>>,
+    delayed: Vec<Party<'a>>,
     delayed_for_ms: Option<u64>,
 }
 
@@ -51,11 +52,12 @@ impl<'a> Lock<'a> {
             limit: Some(view.limit),
             holders: view.holders.iter().map(party).collect(),
             waiters: view.waiters.iter().map(party).collect(),
+            delayed: view.delayed.iter().map(party).collect(),
             delayed_for_ms: view.delayed_for().map(millis),
         }
     }
 
-    /// A lock that nobody holds or waits for: it has no kind until somebody claims it.
+    /// A lock that is free: it has no kind until somebody claims it.
     pub(crate) fn free(name: &'a Name) -> Self {
         Self {
             name: name.as_str(),
@@ -63,6 +65,7 @@ impl<'a> Lock<'a> {
             limit: None,
             holders: Vec::new(),
             waiters: Vec::new(),
+            delayed: Vec::new(),
             delayed_for_ms: None,
         }
     }

@@ -7,6 +7,8 @@
     reason = "a helper of tests fails the test"
 )]
 
+pub(crate) mod tty;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::hook;
-use super::net::{Cut, Flight, Reply, Request, What, broken, refused, request_text};
+use super::net::Cut;
 use super::run::Run;
 use super::tasks::Kind;
+use super::wire::{Flight, Reply, Request, What, broken, refused, request_text};
 use crate::store::{ClaimReply, RenewReply};
 
 impl Run {
@@ -211,9 +212,8 @@ impl Run {
                     }
                     (_, answer) => answer,
                 };
-                match (kind, answer) {
-                    (5, answer) => self.lab.net.arrive(client, &request, answer),
-                    _ => {}
+                if kind == 5 {
+                    self.lab.net.arrive(client, &request, answer);
                 }
             }
             // One server of several did not answer.

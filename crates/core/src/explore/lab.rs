@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::net::{Net, poll_now};
-use super::plan::Plan;
+use super::net::Net;
+use super::plan::{LockKind, Plan};
 use super::rng::Rng;
 use super::store::FarStore;
+use super::wire::poll_now;
 use crate::memory::MemoryStore;
 use crate::store::Store;
 use crate::{BootTime, Clinch, Clock, Guard, LostReason, Name, RequestId, Token, valid_for};
@@ -16,7 +17,7 @@ use crate::{BootTime, Clinch, Clock, Guard, LostReason, Name, RequestId, Token, 
 pub(super) struct Held {
     pub(super) user: usize,
     pub(super) client: usize,
-    pub(super) kind: (&'static str, u32, u32),
+    pub(super) kind: LockKind,
     pub(super) guard: Rc<Guard>,
     pub(super) max_hold: bool,
 }
@@ -49,7 +50,7 @@ pub(super) struct Lab {
     pub(super) store: MemoryStore,
     pub(super) held: RefCell<Vec<Held>>,
     /// Tokens that were returned: kind, token.
-    pub(super) tokens: RefCell<Vec<((&'static str, u32, u32), Token)>>,
+    pub(super) tokens: RefCell<Vec<(LockKind, Token)>>,
     /// Users whose call is to be dropped at once.
     pub(super) cancel: Vec<Cell<bool>>,
     /// Users that are inside a call.
@@ -97,6 +98,13 @@ impl Lab {
                     h.user, h.kind.0
                 ));
             }
+            if self.net.state().lost.contains(&h.request()) {
+                let token = self.token_text(h.guard.token());
+                self.violated(format!(
+                    "user{} has a valid guard {token}, though its renewal was answered: lost",
+                    h.user
+                ));
+            }
             if self.net.state().evicted.contains(&h.seq()) {
                 continue;
             }
@@ -131,7 +139,7 @@ impl Lab {
 
     /// A guard was returned: its token must be greater than that of every guard before it that
     /// excludes it.
-    pub(super) fn check_token(&self, kind: (&'static str, u32, u32), token: Token) {
+    pub(super) fn check_token(&self, kind: LockKind, token: Token) {
         let mut tokens = self.tokens.borrow_mut();
         let excludes = |other: &(&str, u32, u32)| {
             other.0 == kind.0 && u64::from(other.1) + u64::from(kind.1) > u64::from(kind.2)

@@ -97,8 +97,10 @@ impl Plan {
     }
 }
 
-/// The locks that users ask for: name, units, limit.
-pub(super) const KINDS: [(&str, u32, u32); 5] = [
+/// A lock that users ask for: name, units, limit.
+pub(super) type LockKind = (&'static str, u32, u32);
+
+pub(super) const KINDS: [LockKind; 5] = [
     ("mutex", 1, 1),
     ("permits", 1, 2),
     ("permits", 2, 2),
@@ -107,7 +109,7 @@ pub(super) const KINDS: [(&str, u32, u32); 5] = [
 ];
 
 /// Which of the kinds are of the first `names` names.
-pub(super) fn kinds(names: usize) -> &'static [(&'static str, u32, u32)] {
+pub(super) fn kinds(names: usize) -> &'static [LockKind] {
     match names {
         1 => &KINDS[..1],
         2 => &KINDS[..3],

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::lab::{Lab, Side};
-use super::net::{Cut, Net, What};
+use super::net::{Cut, Net};
 use super::plan::Plan;
 use super::rng::Rng;
 use super::store::FarStore;
 use super::tasks::{Kind, Tasks};
+use super::wire::{Flight, What};
 use super::{hook, user};
 use crate::memory::MemoryStore;
 use crate::store::OpenContext;
@@ -205,7 +206,7 @@ impl Run {
     /// The places of messages that can arrive now.
     fn arrivable(&self, late: bool) -> Vec<usize> {
         let net = self.lab.net.state();
-        let can = |(at, flight): (usize, &super::net::Flight)| {
+        let can = |(at, flight): (usize, &Flight)| {
             let held = net.clients[flight.client].cut == Cut::Held;
             (flight.late == late && !held).then_some(at)
         };

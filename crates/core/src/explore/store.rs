@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::net::{Cut, Net, Reply, Request, What, refused};
+use super::net::{Cut, Net};
 use super::tasks::Kind;
+use super::wire::{Reply, Request, What, refused};
 use crate::store::{
     Claim, ClaimReply, Doubt, DoubtBook, Doubts, Events, Evicted, Finding, Freshness, Hold,
     LockView, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
@@ -113,8 +114,11 @@ impl Store for FarStore {
         match self.call(Request::Renew(renewals.to_vec())).await? {
             Reply::Renew(replies) => {
                 for (renewal, reply) in renewals.iter().zip(&replies) {
-                    if *reply == RenewReply::Held {
-                        self.acknowledged(renewal.hold.request, renewal.lease, sent);
+                    let request = renewal.hold.request;
+                    match reply {
+                        RenewReply::Held => self.acknowledged(request, renewal.lease, sent),
+                        RenewReply::Lost(_) => drop(self.net.state().lost.insert(request)),
+                        RenewReply::Unknown => {}
                     }
                 }
                 Ok(replies)

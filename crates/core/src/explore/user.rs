@@ -73,11 +73,11 @@ async fn act(lab: &Rc<Lab>, me: usize, client: usize) {
             keep(lab, me, held).await;
         }
         Ok(None) => {
-            lab.note(|| format!("user{me} is told: not acquired"));
+            lab.note(|| format!("user{me} gets: not acquired"));
             deny(lab, me, how);
         }
         Err(error) => {
-            lab.note(|| format!("user{me} is told: {error}"));
+            lab.note(|| format!("user{me} gets: {error}"));
             // A grant that reaches a closed client is given back: it took effect for a moment.
             if !error.may_have_taken_effect() && error.kind() != ErrorKind::Closed {
                 deny(lab, me, how);

@@ -156,11 +156,12 @@ async fn together(
         let sent = pool.send_within(&sql, How::Text, left).await;
         match sent.and_then(Reply::whole) {
             Ok(reply) => break reply.into_rows(),
-            Err(trouble) if trouble.is_race() && tries < 3 && clock.now() < end => {
+            Err(trouble) if trouble.is_deadlock() && tries < 3 => {
                 pool.raced(&trouble);
                 tries += 1;
             }
-            // Somebody keeps one of the rows locked: the others must not suffer.
+            // Somebody keeps one of the rows locked: the others must not suffer, so each is renewed on
+            // its own.
             Err(trouble) if trouble.is_race() => {
                 pool.raced(&trouble);
                 return Ok(Vec::new());

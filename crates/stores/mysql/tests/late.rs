@@ -12,8 +12,8 @@ mod common;
 use clinch_core::store::{Claim, ClaimReply, ReleaseReply};
 use clinch_testkit::proxy::{Direction, Flow, Link, Proxy};
 use clinch_testkit::servers::MariaDb;
-use clinch_testkit::wait::eventually;
-use common::{Client, LONG, all_free, hold, proxy, through};
+use clinch_testkit::wait::{eventually, soon};
+use common::{Client, LONG, all_free, clinch, hold, proxy, through};
 
 /// Other holders in between: more than a row remembers by count.
 const OTHERS: usize = 12;
@@ -24,6 +24,8 @@ const NOW: &str = "SELECT TIMESTAMPDIFF(MICROSECOND,'2020-01-01',UTC_TIMESTAMP(6
 struct World {
     server: MariaDb,
     proxy: Proxy,
+    /// Through the proxy.
+    url: String,
     /// Behind the proxy, with few connections.
     late: Client,
     others: Client,
@@ -41,21 +43,28 @@ impl World {
         Self {
             server,
             proxy,
+            url,
             late,
             others,
         }
     }
 
-    /// Sends a claim that is held up on its way, until the client has no more patience with it.
-    async fn send_late(&self, claim: &Claim) -> Late {
-        let links: Vec<_> = self.proxy.links();
-        let links: Vec<_> = links.into_iter().filter(Link::is_open).collect();
+    /// Holds up what is sent on the connections that were opened after so many others.
+    fn hold_up(&self, others: usize) -> Late {
+        let links = self.proxy.links().into_iter().skip(others);
+        let links: Vec<_> = links.filter(Link::is_open).collect();
         for link in &links {
             link.flow(Direction::Up, Flow::Hold);
         }
+        Late(links)
+    }
+
+    /// Sends a claim that is held up on its way, until the client has no more patience with it.
+    async fn send_late(&self, claim: &Claim) -> Late {
+        let late = self.hold_up(0);
         let error = self.late.store.claim(claim).await.unwrap_err();
         assert!(error.may_have_taken_effect(), "{error}");
-        Late(links)
+        late
     }
 
     async fn others_hold(&self, name: &str) {
@@ -83,7 +92,7 @@ impl Late {
         }
         eventually("the server is done with the connection", async || {
             // The client has left them, so the server closes them after the last statement.
-            self.0.iter().any(|link| !link.is_open())
+            self.0.iter().all(|link| !link.is_open())
         })
         .await;
     }
@@ -135,6 +144,31 @@ async fn a_copy_that_arrives_after_its_withdrawal_takes_nothing() {
             .release(&hold(&theirs, &grant))
             .await
             .unwrap();
+        world.others_hold("a").await;
+        late.arrive().await;
+        world.assert_free("a").await;
+        all_free(&world.server).await;
+    }
+}
+
+/// The same as users see it: a try is told no, and stays without the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_try_that_is_told_no_takes_nothing_later() {
+    for dialect in DIALECTS {
+        let world = World::new(dialect).await;
+        let theirs = world.others.mutex("a", LONG);
+        let grant = world.others.granted(&theirs).await;
+        let before = world.proxy.links().len();
+        let clinch = clinch(&world.url).await;
+        // The statement is prepared on its connection.
+        let warm = clinch.lock("warm").lease(LONG).acquire().await.unwrap();
+        warm.release().await.unwrap();
+        let late = world.hold_up(before);
+        let lock = clinch.lock("a").lease(LONG);
+        let tried = soon("the try", lock.try_acquire()).await.unwrap();
+        assert!(tried.is_none());
+        let hold = hold(&theirs, &grant);
+        world.others.store.release(&hold).await.unwrap();
         world.others_hold("a").await;
         late.arrive().await;
         world.assert_free("a").await;

@@ -58,8 +58,9 @@ async fn a_hold_that_cannot_be_renewed_costs_no_other() {
         let [stuck, free] = [("stuck", leases[0]), ("free", leases[1])]
             .map(|(name, lease)| client.mutex(name, lease));
         let grants = (client.granted(&stuck).await, client.granted(&free).await);
-        let locked = "BEGIN; SELECT seq FROM clinch_names WHERE name = 'stuck' FOR UPDATE";
-        let stranger = server.stranger(locked).unwrap();
+        let row = "ns = 'clinch' AND name = 'stuck'";
+        let locked = format!("BEGIN; SELECT seq FROM clinch_names WHERE {row} FOR UPDATE");
+        let stranger = server.stranger(&locked).unwrap();
         let renewals = [renewal(&stuck, &grants.0), renewal(&free, &grants.1)];
         let renewed = client.store.renew(&renewals).await.unwrap();
         assert_eq!(renewed, [RenewReply::Unknown, RenewReply::Held]);

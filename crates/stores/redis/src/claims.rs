@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::store::{Claim, Hold, Renewal};
-use clinch_core::{RequestId, Result};
+use clinch_core::{Error, RequestId, Result};
 use tokio::sync::oneshot;
 
 use crate::group::{Answer, Coming, Group, Step};
@@ -60,21 +60,27 @@ impl Group {
 
     /// Gives a hold up.
     pub(crate) fn release(self: &Arc<Self>, key: String, hold: &Hold) -> Coming {
-        let packed = step::release(hold, self.ledger.latest(hold.request));
-        self.end(key, packed, hold.request)
+        self.end(key, step::release(hold), hold.request)
     }
 
     /// Ends a request.
     pub(crate) fn withdraw(self: &Arc<Self>, key: String, request: RequestId) -> Coming {
-        let packed = step::withdraw(request, self.ledger.latest(request));
-        self.end(key, packed, request)
+        self.end(key, step::withdraw(request), request)
     }
 
     fn end(self: &Arc<Self>, key: String, packed: Vec<u8>, request: RequestId) -> Coming {
         let (mut step, coming) = Step::new(key, packed, false);
         step.answer.about = About::End(request);
-        self.enqueue(step);
+        if let Some((step, keep)) = self.ledger.end(request, step) {
+            self.send_end(step, keep);
+        }
         coming
+    }
+
+    fn send_end(self: &Arc<Self>, mut step: Step, keep: u64) {
+        step::set_keep(&mut step.packed, keep);
+        step.restart();
+        self.enqueue(step);
     }
 
     /// Whether a copy of this request has had no reply.
@@ -93,19 +99,24 @@ impl Group {
     }
 
     /// Answers a step; its caller may have gone.
-    pub(crate) fn tell(&self, answer: Answer, reply: Result<Reply>) {
-        let definite = match &reply {
-            Ok(_) => true,
-            Err(error) => !error.may_have_taken_effect(),
-        };
+    pub(crate) fn tell(self: &Arc<Self>, answer: Answer, reply: Result<Reply>) {
+        let lost = reply.as_ref().is_err_and(Error::may_have_taken_effect);
         match answer.about {
-            About::Claim(claimed) if definite => self.ledger.answered(claimed.request),
+            About::Claim(claimed) => self.resolve(claimed.request, lost),
             About::End(request) if matches!(reply, Ok(Reply::Yes | Reply::No(_))) => {
                 self.ledger.ended(request);
             }
-            _ => {}
+            About::End(_) | About::Other => {}
         }
         let _ = answer.to.send(reply);
+    }
+
+    /// A claim is not under way any more.
+    fn resolve(self: &Arc<Self>, request: RequestId, lost: bool) {
+        let (ends, keep) = self.ledger.resolved(request, lost);
+        for end in ends {
+            self.send_end(end, keep);
+        }
     }
 
     /// A claim came too late by the server's clock: what we think of that clock is wrong, or the way was
@@ -116,15 +127,20 @@ impl Group {
         now: u64,
         to: oneshot::Sender<Result<Reply>>,
     ) {
-        self.ledger.answered(claimed.request);
         if to.is_closed() || claimed.tries >= TRIES {
-            let _ = to.send(Err(too_late()));
-            return;
+            let answer = Answer {
+                to,
+                about: About::Claim(claimed),
+            };
+            return self.tell(answer, Err(too_late()));
         }
         let packed = std::mem::take(&mut claimed.packed);
         let (mut step, _) = Step::new(claimed.key.clone(), packed, true);
         step.answer.to = to;
+        let request = claimed.request;
         self.date(&mut step, claimed, now);
+        // Not before the next one is written down: so no end is sent between the two.
+        self.resolve(request, false);
         self.enqueue(step);
     }
 }

@@ -57,6 +57,11 @@ impl Step {
         };
         (step, coming)
     }
+
+    /// It was kept back, and is sent now.
+    pub(crate) fn restart(&mut self) {
+        self.since = Instant::now();
+    }
 }
 
 /// An answer on its way.
@@ -90,7 +95,7 @@ pub(crate) struct Group {
     /// For how long a step may wait for its turn.
     pub(crate) timeout: Duration,
     queues: Mutex<Queues>,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: Ledger<Step>,
 }
 
 impl std::fmt::Debug for Group {
@@ -153,11 +158,13 @@ impl Group {
     async fn pump(self: Arc<Self>, lane: Lane) {
         let mut pumping = Pumping(Some((&self, &lane)));
         loop {
-            let steps: Vec<_> = {
+            let (late, steps) = {
                 let mut queues = self.queues();
                 let queue = queues.entry(lane.clone()).or_default();
-                self.dismiss_late(&mut queue.steps);
-                if queue.steps.is_empty() {
+                let late = self.take_late(&mut queue.steps);
+                let most = queue.steps.len().min(MOST);
+                let steps: Vec<_> = queue.steps.drain(..most).collect();
+                if steps.is_empty() && late.is_empty() {
                     queue.requests -= 1;
                     if queue.requests == 0 {
                         queues.remove(&lane);
@@ -165,24 +172,25 @@ impl Group {
                     pumping.0 = None;
                     return;
                 }
-                let most = queue.steps.len().min(MOST);
-                queue.steps.drain(..most).collect()
+                (late, steps)
             };
+            for step in late {
+                let text = format!("the server has kept others waiting for {:?}", self.timeout);
+                self.tell(step.answer, Err(Error::new(ErrorKind::Unreachable, text)));
+            }
+            if steps.is_empty() {
+                continue;
+            }
             self.request(&lane, steps).await;
         }
     }
 
-    /// Fails the steps that have waited for their turn for too long, because the server stalls: they
-    /// have not been sent, and whoever asked is to know before long.
-    fn dismiss_late(&self, steps: &mut VecDeque<Step>) {
-        while let Some(step) = steps.pop_front() {
-            if step.since.elapsed() <= self.timeout {
-                steps.push_front(step);
-                return;
-            }
-            let text = format!("the server has kept others waiting for {:?}", self.timeout);
-            self.tell(step.answer, Err(Error::new(ErrorKind::Unreachable, text)));
-        }
+    /// Takes out the steps that have waited for their turn for too long, because the server stalls: they
+    /// have not been sent, and their callers are to know before long.
+    fn take_late(&self, steps: &mut VecDeque<Step>) -> Vec<Step> {
+        let in_time = |step: &Step| step.since.elapsed() <= self.timeout;
+        let late = steps.iter().position(in_time).unwrap_or(steps.len());
+        steps.drain(..late).collect()
     }
 
     /// Sends steps in one request, in as many calls as it takes.

@@ -91,19 +91,25 @@ pub(crate) mod step {
         out
     }
 
-    /// A copy of the claim may be applied until `keep`: for that long its end is remembered.
-    pub(crate) fn release(hold: &Hold, keep: u64) -> Vec<u8> {
+    pub(crate) fn release(hold: &Hold) -> Vec<u8> {
         let mut out = head(b'r', hold.request, 16);
         out.extend(hold.seq.to_le_bytes());
-        out.extend(keep.to_le_bytes());
+        out.extend(0_u64.to_le_bytes());
         out
     }
 
-    /// The same of a withdrawal.
-    pub(crate) fn withdraw(request: RequestId, keep: u64) -> Vec<u8> {
+    pub(crate) fn withdraw(request: RequestId) -> Vec<u8> {
         let mut out = head(b'w', request, 8);
-        out.extend(keep.to_le_bytes());
+        out.extend(0_u64.to_le_bytes());
         out
+    }
+
+    /// Sets until when a copy of the claim may be applied: for that long this release or withdrawal is
+    /// remembered.
+    pub(crate) fn set_keep(end: &mut [u8], keep: u64) {
+        if let Some(place) = end.last_chunk_mut() {
+            *place = keep.to_le_bytes();
+        }
     }
 
     pub(crate) fn evict(seq: Option<u64>) -> Vec<u8> {

@@ -15,12 +15,17 @@ use clinch_core::store::{Claim, ClaimReply, Events, LostReason, RenewReply};
 use clinch_testkit::proxy::{Direction, Flow, Link, Proxy};
 use clinch_testkit::servers::{Redis, Step};
 use clinch_testkit::wait::eventually;
-use common::{Client, LONG, calls, hold, holders, proxy, renewal, through};
+use common::{Client, LONG, calls, hold, holders, proxy, renewal};
 
 /// More than any claim may be late by.
 const LATER: Duration = Duration::from_secs(3600);
 /// More than a name remembers.
 const OTHERS: usize = 10;
+
+/// The URL through a proxy. Replies are waited for long enough on a busy machine.
+fn behind(proxy: &Proxy, more: &str) -> String {
+    format!("redis://{}/?timeout=1500ms{more}", proxy.addr())
+}
 
 /// A client behind a proxy, and another one that is not.
 struct World {
@@ -38,7 +43,7 @@ impl World {
     async fn new(watched: bool) -> Self {
         let server = Redis::with().clock_shim().start().unwrap();
         let proxy = proxy(&server).await;
-        let client = Client::open(&through(&proxy)).await.unwrap();
+        let client = Client::open(&behind(&proxy, "")).await.unwrap();
         client.warm_up("warm", LONG).await;
         let other = Client::at(&server).await;
         let events = match watched {
@@ -217,8 +222,7 @@ async fn a_clock_that_is_set_costs_no_claim() {
 async fn a_short_memory_does_not_forget_a_request_too_soon() {
     let server = Redis::with().clock_shim().start().unwrap();
     let proxy = proxy(&server).await;
-    let url = format!("redis://{}/?timeout=500ms&remember=1s", proxy.addr());
-    let client = Client::open(&url).await.unwrap();
+    let client = Client::open(&behind(&proxy, "&remember=1s")).await.unwrap();
     client.warm_up("warm", LONG).await;
     // The client takes the server's clock to be ahead, so its copies may arrive for long.
     server.step_clock(LATER, Step::Back).unwrap();

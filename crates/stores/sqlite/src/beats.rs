@@ -2,14 +2,14 @@
 //!
 //! A process that is stopped in the middle of a transaction keeps all others from writing to the
 //! database. Holds must not end because of that, so a client whose renewal cannot be written there
-//! writes it into its own session file, which is its alone. Whoever is about to end a hold whose
-//! lease is over looks there first.
+//! writes it into its own session file, which is its alone. A client that is about to end a hold
+//! whose lease is over looks there first.
 //!
 //! Why nobody can be granted a lock that its holder believes to have:
 //!
 //! - The holder writes the new end of the lease, and looks at the clock *after* that. The renewal
 //!   counts only if the old end had not come yet.
-//! - Whoever ends a hold looks at the clock *before* it reads the table.
+//! - A client that ends a hold looks at the clock *before* it reads the table.
 //! - So a reader that missed the new end has read the clock before the holder did, and found that
 //!   the old end had not come.
 //!
@@ -48,7 +48,7 @@ impl Beats {
         self.until.get(&request).copied()
     }
 
-    /// Whether there is nothing to tell others.
+    /// Whether there are no renewals.
     pub(crate) fn is_empty(&self) -> bool {
         self.until.is_empty()
     }

@@ -35,7 +35,7 @@ pub(crate) fn tick(db: &Connection) -> rusqlite::Result<()> {
     sequence::set(db, key::CLOCK, column(now))
 }
 
-/// What tells a boot from another.
+/// Signs of another boot.
 struct Signs {
     /// The boot clock was later than now: the machine has been started since.
     went_back: bool,

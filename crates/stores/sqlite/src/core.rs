@@ -155,8 +155,8 @@ impl Core {
         // Until all of this is done the connection is not to be used.
         (self.db, self.file, self.log, self.suspect) = (db, file, log, true);
         self.cache = Cache::default();
-        let told = self.sessions.set_log(self.log.id());
-        told.map_err(|error| io_error(error, &self.path, "cannot keep a session"))?;
+        let written = self.sessions.set_log(self.log.id());
+        written.map_err(|error| io_error(error, &self.path, "cannot keep a session"))?;
         self.sessions.keep();
         if self.numbers.highest() > 0 {
             let floor = sequence::number(&self.db, key::FLOOR).map_err(failed)?;

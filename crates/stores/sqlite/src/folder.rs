@@ -1,6 +1,6 @@
 //! The folder of sessions: who may have made it, and with which rights.
 //!
-//! Whoever can write the folder can make a living client look dead. So it must belong to somebody
+//! A user who can write the folder can make a living client look dead. So it must belong to somebody
 //! who may break locks anyway, and must not be open to more users than the file itself.
 
 use std::fs::{self, Metadata};

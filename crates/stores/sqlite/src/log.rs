@@ -1,6 +1,6 @@
 //! The log next to the file: whether all running clients write to the same one.
 //!
-//! Whoever removes `-wal` or `-shm` under running clients splits the store: each of them goes on with
+//! Removing `-wal` or `-shm` under running clients would split the store: each of them goes on with
 //! a log that has no name any more, and a newcomer starts another one. So a client looks before each
 //! transaction whether its log still has a name, and a newcomer asks the sessions of the running
 //! clients which log they write to.

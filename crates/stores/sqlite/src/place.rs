@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
 pub(crate) enum Fault {
     /// Other kernels may reach the file, and the locks of this one mean nothing to them.
     FileSystem(&'static str),
-    /// The file alone is mounted: its log and its sessions are in another folder than those of
-    /// whoever uses the file under its own path.
+    /// The file alone is mounted: its log and its sessions are in another folder than those of the
+    /// clients that use the file under its own path.
     MountedFile,
     /// The file has several names, and a log for each.
     HardLinks(u64),
@@ -64,7 +64,8 @@ pub(crate) fn examine(path: &Path) -> io::Result<Option<Fault>> {
     Ok((links > 1).then_some(Fault::HardLinks(links)))
 }
 
-/// Refuses a place where locks would not exclude. What cannot be told is let in.
+/// Refuses a place where locks would not exclude. Where the kernel gives no answer, the place is
+/// accepted.
 pub(crate) fn refuse(path: &Path) -> Result<()> {
     let Ok(Some(fault)) = examine(path) else {
         return Ok(());

@@ -149,7 +149,7 @@ impl Sequence for NoNumbers {
     }
 }
 
-/// Takes up what holders have told through their session files, before anything of the name is
+/// Takes up the renewals in the session files of holders, before anything of the name is
 /// ended. `now` must have been read before.
 pub(crate) fn take_up(
     state: &mut NameState,

@@ -127,12 +127,12 @@ impl Sessions {
         }
     }
 
-    /// Whether renewals can be told through the session file.
+    /// Whether renewals can be written to the session file.
     pub(crate) fn can_beat(&self) -> bool {
         self.readable && self.announced && !self.locked.is_empty()
     }
 
-    /// Tells others of renewals; `false` if they may not see it.
+    /// Writes renewals for others to read; `false` if they may not see them.
     pub(crate) fn beat(&mut self, renewed: &[(RequestId, BootTime)], now: BootTime) -> bool {
         if !self.can_beat() || !self.beats.add(renewed, now) {
             return false;
@@ -144,7 +144,7 @@ impl Sessions {
             tracing::warn!(%error, "cannot write to the session file");
             return false;
         }
-        // After the write: a file that is removed later is missed by whoever looks for it.
+        // After the write: a file that is removed later is missed by those who look for it.
         self.is_in_place()
     }
 

@@ -88,7 +88,7 @@ impl Tx<'_> {
             true => sequence::number(self.db, key::FLOOR)?,
             false => 0,
         };
-        // Before what others have told is read: see `beats.rs`.
+        // Read before the renewals of others are: see `beats.rs`.
         let now = self.clock.now();
         renewals::take_up(&mut row.state, now, self.db, self.sessions)?;
         let mut scope = Scope {

@@ -176,7 +176,7 @@ async fn a_container_with_another_boot_id_or_none_ends_no_hold() {
         if let Some(answer) = try_among(mounts, &folder.db()) {
             assert!(answer.starts_with("Busy"), "{mounts}: {answer}");
         }
-        // And back: whoever opens it here again ends nothing either.
+        // And back: a client that opens it here again ends nothing either.
         let again = folder.client();
         assert!(
             again

@@ -111,8 +111,11 @@ fn emit(out: &mut Vec<u8>, kind: u8, text: &str) {
     out.extend_from_slice(line.as_bytes());
 }
 
-/// The first value: its kind, its text if it has one, and what comes after it.
-fn value(bytes: &[u8]) -> Option<(u8, Option<&[u8]>, &[u8])> {
+/// A value: its kind, its text if it has one, and what comes after it.
+type Value<'a> = (u8, Option<&'a [u8]>, &'a [u8]);
+
+/// The first value.
+fn value(bytes: &[u8]) -> Option<Value<'_>> {
     let end = bytes.windows(2).position(|two| two == b"\r\n")?;
     let (kind, line) = (*bytes.first()?, bytes.get(1..end)?);
     let after = bytes.get(end + 2..)?;

@@ -23,8 +23,14 @@ fn settle(index: &Index<'_>) -> u64 {
     at_once.unwrap_or(index.grace())
 }
 
-/// When each process had its answers, and how long they took.
-type Answers = HashMap<u32, Vec<(u64, u64)>>;
+/// When each client had its answers, and how long they took.
+type Answers<'h> = HashMap<&'h str, Vec<(u64, u64)>>;
+
+/// The client of a request: its number is the last half of the request's.
+fn client_of(request: &str) -> &str {
+    let end = request.len().saturating_sub(16);
+    request.get(..end).unwrap_or_default()
+}
 
 pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
     let mut calls: HashMap<&str, Vec<&Call>> = HashMap::new();
@@ -32,7 +38,7 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
     let mut answers = Answers::new();
     for call in index.calls() {
         if !matches!(call.answer, Answer::Unknown | Answer::Refused) {
-            let of = answers.entry(call.process).or_default();
+            let of = answers.entry(client_of(&call.request)).or_default();
             of.push((call.reply, call.reply - call.send));
         }
         calls.entry(&call.request).or_default().push(call);
@@ -67,9 +73,9 @@ fn lease_end(calls: &[&Call], at: u64) -> u64 {
     ends.max().unwrap_or(0)
 }
 
-/// Whether a process got its answers late within a time: the machine, or the network, was busy.
-fn was_slow(answers: &Answers, process: u32, (from, until): (u64, u64), most: u64) -> bool {
-    let answers = answers.get(&process).map_or(&[][..], Vec::as_slice);
+/// Whether a client got its answers late within a time: the machine, or the network, was busy.
+fn was_slow(answers: &Answers<'_>, client: &str, (from, until): (u64, u64), most: u64) -> bool {
+    let answers = answers.get(client).map_or(&[][..], Vec::as_slice);
     let first = answers.partition_point(|(reply, _)| *reply < from);
     let within = answers.iter().skip(first);
     let within = within.take_while(|(reply, _)| *reply <= until);
@@ -97,7 +103,8 @@ fn lost(index: &Index<'_>, hold: &Hold<'_>, calls: &[&Call], answers: &Answers) 
             let whose = (Some(hold.acquire.process), hold.acquire.lock.as_str());
             let most = hold.acquire.lease / 8;
             // A file has no network, and a process that keeps others from it is no reason.
-            let slow = !index.at_once() && was_slow(answers, hold.acquire.process, window, most);
+            let client = calls.first().map_or("", |call| client_of(&call.request));
+            let slow = !index.at_once() && was_slow(answers, client, window, most);
             let busy = slow || index.lag(window) > most;
             let quiet = index.is_quiet(whose, window, settle(index)) && !busy;
             quiet.then(|| "no fault kept its process from renewing it".to_owned())

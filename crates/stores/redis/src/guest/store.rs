@@ -212,9 +212,8 @@ impl GuestStore {
         for _ in 0..TRIES {
             let latest = self.ledger.sent(request, self.session.clock.now(), window);
             let reply = self.one("claim", latest, &claim.name, owner, lease).await;
-            if !reply.as_ref().is_err_and(Error::may_have_taken_effect) {
-                self.ledger.answered(request);
-            }
+            let lost = reply.as_ref().is_err_and(Error::may_have_taken_effect);
+            self.ledger.resolved(request, lost);
             match reply? {
                 Reply::Late(now) => self.session.clock.heard(now),
                 reply => return Ok(reply),

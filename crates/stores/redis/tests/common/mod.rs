@@ -18,6 +18,7 @@ use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, pass, renewal};
 use clinch_testkit::proxy::{Proxy, resp};
 use clinch_testkit::servers::Redis;
+use clinch_testkit::wait::eventually;
 
 /// The stores of this crate.
 pub(crate) struct Ours;
@@ -32,7 +33,14 @@ pub(crate) type Client = clients::Client<Ours>;
 
 /// A whole client, without hand-over inside the process.
 pub(crate) async fn clinch(url: &str) -> Clinch {
-    Client::whole(url).await.unwrap()
+    let mut opened = None;
+    // On a busy machine a server may take longer than a short timeout to greet.
+    eventually("the store opens", async || {
+        opened = Client::whole(url).await.ok();
+        opened.is_some()
+    })
+    .await;
+    opened.unwrap()
 }
 
 /// A proxy that counts replies.

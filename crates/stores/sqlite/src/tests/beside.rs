@@ -144,7 +144,7 @@ async fn a_session_file_that_is_made_again_has_the_renewals_in_it() {
     );
     fs::remove_dir_all(machine.sessions()).unwrap();
     store.writer().with_core(|core| core.sessions.keep());
-    // Not before the database says that it is there: whoever missed it counts from then.
+    // Not before the database says that it is there: the client that missed it counts from then.
     let before = store.writer().with_core(|core| core.sessions.can_beat());
     assert!(!before);
     drop(blocking);

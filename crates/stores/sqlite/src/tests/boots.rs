@@ -1,4 +1,4 @@
-//! What tells a reboot, and what does not.
+//! What proves a reboot, and what does not.
 
 use super::*;
 

@@ -202,3 +202,42 @@ wait; ready; while :; do sleep 0.02; done";
     job.signal(Signal::TERM);
     assert_eq!(job.wait().code, 143);
 }
+
+#[test]
+fn the_first_process_of_a_container_reaps_orphans() {
+    for job in [&["run", "x", "--", "sleep", "1000"][..], &["hold", "x"]] {
+        let s = Sandbox::new();
+        let mut container = std::process::Command::new("unshare");
+        s.prepare(&mut container);
+        container.args(["--pid", "--fork", "--mount-proc", "--kill-child", "clinch"]);
+        container.args(job).stdout(std::process::Stdio::null());
+        let container = common::Proc(Some(container.spawn().unwrap()));
+        s.until("the lock is held", || s.list()[0]["holders"][0]["pid"] == 1);
+        let first = child(container.pid());
+        let inside = |script: &str| {
+            let mut command = std::process::Command::new("nsenter");
+            s.prepare(&mut command);
+            command.args(["-t", &first.to_string(), "-p", "-m", "--wd=."]);
+            command
+                .args(["sh", "-c", script])
+                .status()
+                .unwrap()
+                .success()
+        };
+        // Neither clinch nor its job is the parent of this one.
+        let orphan =
+            "(sh -c 'echo $$ > tmp; mv tmp orphan; until test -e go; do sleep 0.01; done' &)";
+        assert!(inside(orphan));
+        let orphan = s.pid("orphan");
+        assert!(inside(&format!("test -e /proc/{orphan}")));
+        std::fs::write(s.path("go"), "").unwrap();
+        s.until("no zombie is left", || {
+            inside(&format!("test ! -e /proc/{orphan}"))
+        });
+    }
+}
+
+fn child(pid: i32) -> i32 {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.split_whitespace().next().unwrap().parse().unwrap()
+}

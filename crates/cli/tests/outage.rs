@@ -94,7 +94,7 @@ fn a_wait_for_a_store_can_be_interrupted() {
     let hold = ["hold", "--patience", "10m", "x"];
     let run = ["run", "--patience", "10m", "x", "--", "true"];
     for args in [&hold[..], &run] {
-        let waiter = start(&s, &server, "waiter", &args);
+        let waiter = start(&s, &server, "waiter", args);
         s.until("it tries again", || {
             s.read("waiter.err").contains("trying again")
         });

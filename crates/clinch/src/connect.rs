@@ -63,7 +63,7 @@ impl Connect {
         }
     }
 
-    /// A connection to the embedded store in the user's state folder.
+    /// A connection to the embedded store in the user's own file.
     pub fn default_store() -> Self {
         Self::new("sqlite:")
     }

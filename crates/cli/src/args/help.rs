@@ -22,8 +22,9 @@ Examples:
 
 The command finds CLINCH_NAME, CLINCH_TOKEN (the fencing token), CLINCH_SEQUENCER, CLINCH_STORE
 (without its password) and CLINCH_NAMESPACE in its environment. It runs in its own process group;
-signals are passed on to it, and it is killed when clinch is. When the lock is lost, the group gets
-TERM and then, before the lease ends, KILL.
+signals are passed on to that. Nothing that it has started outlives the lock: when the lock is lost,
+all of it gets TERM and then, before the lease ends, KILL; when clinch is killed, it is killed; and
+what is left in the background when the command ends is ended, unless --leave-background is given.
 
 Exit status: the command's own; 128+n when signal n ended it; 75 not acquired in time; 76 lost while
 it ran; 69 the store cannot be used; 126 and 127 as in a shell; 2 wrong usage.";
@@ -36,7 +37,8 @@ Examples:
 
 It prints one line once the lock is held: `held NAME token TOKEN sequencer SEQUENCER`.
 
-Exit status: 0 released; 75 not acquired in time; 76 lost; 130 interrupted while it waited.";
+Exit status: 0 released; 75 not acquired in time; 76 lost; 69 the store cannot be used, or has not
+confirmed the release; 130 interrupted while it waited.";
 
 pub(super) const ELECT: &str = "\
 Examples:
@@ -45,9 +47,11 @@ Examples:
   clinch elect scheduler --observe --json          follow who leads
 
 When leadership is lost the command is stopped, as by `run`, and a new campaign begins. When the
-command ends by itself, clinch resigns and ends with its status.
+command ends by itself, clinch resigns and ends with its status. While the store cannot be reached,
+it goes on campaigning, for ever or for --patience.
 
-Exit status: the command's own; 76 leadership lost (--once); 75 not elected in time (--wait).";
+Exit status: the command's own; 76 leadership lost (--once); 75 not elected in time (--wait); 69 the
+store cannot be used (at the start, or for longer than --patience).";
 
 pub(super) const LIST: &str = "\
 Examples:
@@ -55,7 +59,7 @@ Examples:
   clinch list deploy/
   clinch list --json | jq -r '.[] | select(.waiters != []) | .name'
 
-A name that nobody holds or waits for is not listed.";
+A free lock that nobody waits for is not listed; one in its lock-delay is.";
 
 pub(super) const SHOW: &str = "\
 Examples:
@@ -88,9 +92,11 @@ Examples:
   clinch evict deploy/web                          asks first
   clinch evict deploy/web --token 28672 --yes      only if that hold is still there
 
-The holder learns that it has lost the lock. Its lock-delay, if it has one, applies.
+Only what was found at first is broken, by its token: a holder that comes later is not touched. The
+holder learns that it has lost the lock. Its lock-delay, if it has one, applies; where nobody holds
+the lock, `evict` ends a lock-delay that runs.
 
-Exit status: 0 broken; 1 nobody held it.";
+Exit status: 0 done; 1 nobody held it, or not any more.";
 
 pub(super) const STORES: &str = "\
 Examples:

@@ -77,7 +77,7 @@ pub(crate) enum Command {
     /// Ask whether a sequencer is still current
     #[command(after_help = help::CHECK)]
     Check(CheckArgs),
-    /// Break a hold
+    /// Break a hold, or end a lock-delay
     #[command(after_help = help::EVICT)]
     Evict(EvictArgs),
     /// Print what each store can do and promises

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{NameState, Outcome, Sequence};
-use crate::store::{Claim, ClaimReply, Ending, EventKind, Evicted, Hold, LostReason, ReleaseReply};
+use crate::store::{
+    Claim, ClaimReply, Ending, EventKind, Evicted, Hold, LostReason, ReleaseReply, RenewReply,
+    Renewal,
+};
 use crate::{BootTime, ErrorKind, Identity, Name, OwnerId};
 
 #[derive(Default)]
@@ -320,4 +323,24 @@ fn a_running_delay_is_shown_and_ended_by_its_own_number_only() {
     let none = table.step(|s, now, seq, out| s.evict(Some(hold.seq), now, seq, out));
     assert_eq!(none, Evicted::default());
     assert_eq!(table.release(&next), ReleaseReply::Released);
+}
+
+#[test]
+fn a_release_or_renewal_with_another_number_changes_nothing() {
+    let mut table = Table::new();
+    let claim = table.ask(1, 1);
+    let hold = table.granted(&claim);
+    let other = Hold {
+        seq: hold.seq + 1,
+        ..hold.clone()
+    };
+    let renewal = Renewal {
+        hold: other.clone(),
+        lease: claim.lease,
+        value: None,
+    };
+    let renewed = table.step(|s, now, seq, out| s.renew(&renewal, now, seq, out));
+    assert!(matches!(renewed, RenewReply::Lost(_)));
+    assert!(!table.release(&other).was_held());
+    assert!(table.release(&hold).was_held());
 }

@@ -20,8 +20,8 @@ use crate::late::Late;
 use crate::options;
 use crate::sql::Sql;
 
-/// No reply is waited for less than this: servers do stall for so long.
-const LEAST_PATIENCE: Duration = Duration::from_millis(200);
+/// No reply is waited for less than this: servers do stall, and a new connection costs more.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What one statement gave.
 #[derive(Debug, Default)]
@@ -101,6 +101,8 @@ pub(crate) struct Pool {
     permits: Semaphore,
     idle: Mutex<VecDeque<Conn>>,
     closed: std::sync::atomic::AtomicBool,
+    /// A reply has not come in time, and none on any connection since.
+    silent: std::sync::atomic::AtomicBool,
     requests: AtomicU64,
     pub(crate) races: Races,
     pub(crate) late: Arc<Late>,
@@ -130,6 +132,7 @@ impl Pool {
             permits: Semaphore::new(config.pool),
             idle: Mutex::default(),
             closed: false.into(),
+            silent: false.into(),
             requests: AtomicU64::default(),
             races: Races::default(),
             late: Arc::new(Late::new(config.timeout)),
@@ -146,8 +149,8 @@ impl Pool {
         self.timeout
     }
 
-    /// How long a renewal of these leases may take: a hold must outlive a connection that has gone
-    /// silent, so there has to be time for another try.
+    /// How long a reply to a renewal of these leases is waited for: a hold must outlive a connection that
+    /// has gone silent, so there has to be time for another try.
     pub(crate) fn patience(&self, leases: impl Iterator<Item = Duration>) -> Duration {
         let shortest = leases.min().map(|lease| (lease / 4).max(LEAST_PATIENCE));
         shortest.map_or(self.timeout, |patience| patience.min(self.timeout))
@@ -267,6 +270,10 @@ impl Pool {
                 ));
             }
         };
+        // Who has little time does not try one idle connection after the other.
+        if patience < self.timeout && self.silent.load(Ordering::SeqCst) {
+            return Ok((permit, None));
+        }
         // The one used last: the others may idle until the server ends them.
         let conn = self.idle().pop_back();
         Ok((permit, conn))
@@ -309,11 +316,17 @@ impl Pool {
             // Dropping it closes it, so that nobody reads this reply as the one to something else. The
             // others may be as dead, and each would be waited for as long.
             Err(_) => {
-                self.idle().clear();
+                self.silent.store(true, Ordering::SeqCst);
+                if patience >= self.timeout {
+                    self.idle().clear();
+                }
                 let lost = Trouble::Lost(format!("{NO_ANSWER} {patience:?}"));
                 return (Err(lost), None);
             }
         };
+        if !matches!(reply.failed, Some(Trouble::Lost(_))) {
+            self.silent.store(false, Ordering::SeqCst);
+        }
         match &reply.failed {
             Some(Trouble::Lost(why)) => (Err(Trouble::Lost(why.clone())), None),
             Some(trouble) if !trouble.leaves_connection_usable() => {

@@ -34,10 +34,12 @@ pub(crate) async fn renew(
             by_lease.entry(renewal.lease).or_default().push(at);
         }
     }
-    let patience = pool.patience(renewals.iter().map(|renewal| renewal.lease));
-    let clock = Clock::boot();
-    // Whoever asks waits for a third of the lease.
-    let end = clock.now() + patience + patience / 4;
+    let leases = || renewals.iter().map(|renewal| renewal.lease);
+    let patience = pool.patience(leases());
+    // Whoever asks waits for a third of the lease. What takes longer goes on in the background.
+    let quarter = leases().min().unwrap_or_default() / 4;
+    let (clock, soon) = (Clock::boot(), Clock::boot().now() + quarter);
+    let end = soon + quarter / 4;
     let mut parts = Vec::new();
     for (lease, all) in by_lease {
         for some in all.chunks(MOST) {
@@ -56,8 +58,12 @@ pub(crate) async fn renew(
         }
     };
     for (some, part) in parts {
-        let lost = || Trouble::Lost("the renewal was lost".to_owned()).into_error(pool.to());
-        match part.await.unwrap_or_else(|_| Err(lost())) {
+        let lost = || Trouble::Lost("no answer in time".to_owned()).into_error(pool.to());
+        let done = timeout(soon.since(clock.now()), part).await;
+        match done
+            .unwrap_or_else(|_| Ok(Err(lost())))
+            .unwrap_or_else(|_| Err(lost()))
+        {
             Ok(held) => held.into_iter().for_each(|at| set(at, RenewReply::Held)),
             Err(error) => {
                 some.iter().for_each(|at| set(*at, RenewReply::Unknown));
@@ -148,12 +154,9 @@ async fn together(
         .bytes(ns)
         .list(names())
         .then(")");
-    let clock = Clock::boot();
-    let end = clock.now() + patience;
     let mut tries = 0;
     let rows = loop {
-        let left = end.since(clock.now());
-        let sent = pool.send_within(&sql, How::Text, left).await;
+        let sent = pool.send_within(&sql, How::Text, patience).await;
         match sent.and_then(Reply::whole) {
             Ok(reply) => break reply.into_rows(),
             Err(trouble) if trouble.is_deadlock() && tries < 3 => {

@@ -27,7 +27,7 @@ async fn connections_that_go_silent_cost_no_short_lease() {
     let lease = Duration::from_secs(4);
     eventually("several connections are idle", async || {
         let take = |n| {
-            let lock = client.lock(&format!("b{n}")).lease(LONG);
+            let lock = client.lock(format!("b{n}")).lease(LONG);
             tokio::spawn(async move { lock.acquire().await?.release().await })
         };
         let tasks: Vec<_> = (0..8).map(take).collect();

@@ -27,6 +27,8 @@ const RUN: usize = 4;
 const MOST: usize = 64;
 /// Requests under way to one server: while it works on one, the next is on its way.
 const REQUESTS: usize = 2;
+/// The same with those that cannot wait: some tries of a renewal, each over another connection.
+const URGENT: usize = 8;
 
 /// One step on its way.
 pub(crate) struct Step {
@@ -132,8 +134,12 @@ impl Group {
     /// Puts a step on its way.
     pub(crate) fn enqueue(self: &Arc<Self>, step: Step) {
         let lane = self.servers.lane(&step.key);
-        // What has less time than others does not wait for a connection that stalls.
-        let requests = REQUESTS + usize::from(step.limit.is_some());
+        // What has less time than others does not wait behind a connection that stalls.
+        let requests = if step.limit.is_some() {
+            URGENT
+        } else {
+            REQUESTS
+        };
         let start = {
             let mut queues = self.queues();
             let queue = queues.entry(lane.clone()).or_default();

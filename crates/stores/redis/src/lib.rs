@@ -2,10 +2,10 @@
 //! independent servers.
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
-//! `group` (steps of many tasks in few calls), `claims` and `ledger` (requests without a reply), `servers` and `session` (where they go), the script
-//! itself in `scripts/steps`, `record` (what travels), then `wakes` and `events`. What a cluster needs
-//! more is in `cluster`, `route`, `shards` and `listener`. Several independent servers are in `quorum`,
-//! the locks of other libraries in `guest`.
+//! `group` (steps of many tasks in few calls), `claims` and `ledger` (requests without a reply),
+//! `servers` and `session` (where they go), the script itself in `scripts/steps`, `record` (what
+//! travels), then `wakes` and `events`. What a cluster needs more is in `cluster`, `route`, `shards` and
+//! `listener`. Several independent servers are in `quorum`, the locks of other libraries in `guest`.
 
 mod batch;
 mod claims;

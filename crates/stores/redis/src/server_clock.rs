@@ -42,8 +42,8 @@ impl ServerClock {
 
     /// It is the clock of another server, which says what time it is in microseconds since 1970.
     pub(crate) fn begin(&self, micros: Option<&str>) {
-        let told = micros.and_then(|micros| micros.parse::<i64>().ok());
-        let ahead = told.map_or(UNKNOWN, |micros| micros / 1000 - EPOCH - boot());
+        let micros = micros.and_then(|micros| micros.parse::<i64>().ok());
+        let ahead = micros.map_or(UNKNOWN, |micros| micros / 1000 - EPOCH - boot());
         self.ahead.store(ahead, Ordering::Relaxed);
     }
 

@@ -422,7 +422,8 @@ impl Session {
     }
 
     /// Waits for a reply, but not for ever: a connection that stalls is given up, so that the next
-    /// request does not wait behind this one.
+    /// request does not wait behind this one. That is after `limit`; the reply may still come before the
+    /// timeout, and counts then.
     async fn within<T>(
         &self,
         live: &Live,
@@ -430,12 +431,20 @@ impl Session {
         reply: impl Future<Output = redis::RedisResult<T>>,
     ) -> Result<T, Trouble> {
         let mut moved = self.moves.subscribe();
-        let to = &live.server.address;
+        let (to, timeout) = (&live.server.address, self.config.timeout);
+        let reply = async {
+            let mut reply = std::pin::pin!(reply);
+            if let Ok(reply) = tokio::time::timeout(limit, &mut reply).await {
+                return Ok(reply);
+            }
+            self.give_up(live.number);
+            tokio::time::timeout(timeout.saturating_sub(limit), reply).await
+        };
         let why = tokio::select! {
             biased;
-            reply = tokio::time::timeout(limit, reply) => match reply {
+            reply = reply => match reply {
                 Ok(reply) => return reply.map_err(|error| self.trouble(live, error)),
-                Err(_) => format!("{to} does not answer within {limit:?}"),
+                Err(_) => format!("{to} does not answer within {timeout:?}"),
             },
             Ok(_) = moved.wait_for(|moves| *moves > live.moves) => {
                 format!("{to} is not the master any more")

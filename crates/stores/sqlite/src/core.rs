@@ -265,6 +265,9 @@ impl Core {
 
     /// Makes sure, durably, that no number given in the next minute reaches the ceiling.
     pub(crate) fn raise_ceiling(&mut self) -> Result<(), NotBegun> {
+        if let Some(why) = &self.poisoned {
+            return Err(NotBegun::Failed(why.clone()));
+        }
         let failed = |core: &Self, error| NotBegun::Failed(sql(error, &core.path));
         self.db
             .pragma_update(None, "synchronous", "FULL")

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::store::{Ending, LostReason, RenewReply, Renewal};
-use clinch_core::{BootTime, Effect, Error, ErrorKind, Result, keeper};
+use clinch_core::{BootTime, Error, Result};
 use zookeeper_client::{CreateMode, Error as Zk, MultiWriteError};
 
 use crate::book::{Entry, Node};
@@ -63,24 +63,17 @@ pub(crate) async fn renew(core: &Arc<Core>, renewals: &[Renewal]) -> Result<Vec<
             *slot = reply;
         }
     }
-    // One session that does not answer costs only its own holds, also in time.
-    let mut running = Vec::new();
     for (session, group) in due.into_values() {
-        let core = core.clone();
-        running
-            .push(keeper::handle()?.spawn(async move { of_session(&core, &session, group).await }));
-    }
-    for group in running {
-        let lost = || Error::new(ErrorKind::Unreachable, "the renewal was lost");
-        let (answers, error) = match group.await {
-            Ok(done) => done,
-            Err(_) => (Vec::new(), Some(lost().with_effect(Effect::Possible))),
-        };
-        failed = error.or(failed);
+        let (answers, error) = of_session(core, &session, group).await;
         for (at, reply) in answers {
             if let Some(slot) = replies.get_mut(at) {
                 *slot = reply;
             }
+        }
+        if error.is_some() {
+            // Nothing else is asked: each question could take as long.
+            failed = error;
+            break;
         }
     }
     let known = |reply: &RenewReply| *reply != RenewReply::Unknown;

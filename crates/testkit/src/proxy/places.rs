@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn texts_are_replaced_and_their_length_is_right() {
-        let text = ">3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$33\r\nm 10.0.0.1 7000 10.0.0.2 7001 hello\r\n";
+        let text = ">3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$35\r\nm 10.0.0.1 7000 10.0.0.2 7001 hello\r\n";
         let got = replaced(text);
         assert!(
-            got.ends_with("$37\r\nm 127.0.0.1 40001 127.0.0.1 40002 hello\r\n"),
+            got.ends_with("$39\r\nm 127.0.0.1 40001 127.0.0.1 40002 hello\r\n"),
             "{got}"
         );
     }

@@ -87,19 +87,26 @@ fn was_slow(answers: &Answers<'_>, client: &str, (from, until): (u64, u64), most
     slow * 2 > all
 }
 
-fn lost(index: &Index<'_>, hold: &Hold<'_>, calls: &[&Call], answers: &Answers) -> Option<String> {
+fn lost(
+    index: &Index<'_>,
+    hold: &Hold<'_>,
+    calls: &[&Call],
+    answers: &Answers<'_>,
+) -> Option<String> {
     let lost = hold.lost?;
     let said = |call: &&&Call| matches!(call.answer, Answer::Lost | Answer::WasLost);
     match lost.reason.as_str() {
         "closed" | "max-hold" => None,
         "unrenewed" => {
+            let window = (lost.at.saturating_sub(hold.acquire.lease), lost.at);
             let margin = hold.acquire.lease / 100 + (hold.acquire.lease / 10).min(10_000_000);
-            let end = lease_end(calls, lost.at).saturating_sub(margin);
+            // An acknowledgement has to get from the store to the engine as well.
+            let way = hold.acquire.lease / 15 + 4 * index.lag(window);
+            let end = lease_end(calls, lost.at.saturating_sub(way)).saturating_sub(margin);
             if lost.at < end {
                 let end = index.time(end);
                 return Some(format!("it was acknowledged until {end}"));
             }
-            let window = (lost.at.saturating_sub(hold.acquire.lease), lost.at);
             let whose = (Some(hold.acquire.process), hold.acquire.lock.as_str());
             let most = hold.acquire.lease / 8;
             // A file has no network, and a process that keeps others from it is no reason.
@@ -215,6 +222,13 @@ mod tests {
         let mut early = held(&[(400, Answer::Held)]);
         early.extend([trouble, lost(1200, "unrenewed")]);
         fails(early, Property::FalseLoss, &["p1#1", "acknowledged until"]);
+    }
+
+    #[test]
+    fn an_acknowledgement_at_the_last_moment_may_come_too_late() {
+        let mut events = held(&[(960, Answer::Held)]);
+        events.extend([Event::Fault(trouble(400, 2000)), lost(990, "unrenewed")]);
+        passes(events);
     }
 
     #[test]

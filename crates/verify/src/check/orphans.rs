@@ -3,7 +3,7 @@
 //!
 //! The store is listed all the time. A holder belongs to a guard with its number, or to a multi-lock
 //! that is being acquired; a waiter to an acquire of its process on its lock. Otherwise it may be seen
-//! in [`POLLS`] polls, while its process has had fewer than [`TRIPS`] other answers. What a dead process
+//! in [`POLLS`] polls, or for [`TRIPS`] round trips of its process at their present pace. What a dead process
 //! left may stay as long as its leases; nothing of it may appear afterwards. Polls near a fault that
 //! could delay the process or the lock do not count.
 
@@ -16,7 +16,7 @@ use crate::history::{Acquire, Answer, Event, Seen};
 
 /// In so many polls in a row nobody's holder or waiter may be seen.
 pub(super) const POLLS: usize = 6;
-/// So many other answers a process must have had meanwhile: it runs, and it reaches the store.
+/// So many round trips of its process must fit into that time: it runs, and it reaches the store.
 pub(super) const TRIPS: usize = 6;
 
 type Span = (u64, u64);
@@ -35,8 +35,8 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
 struct Facts<'h> {
     /// When polls were sent.
     polls: Vec<u64>,
-    /// When each process had an answer.
-    answers: HashMap<u32, Vec<u64>>,
+    /// When each process had an answer, and how long that took.
+    answers: HashMap<u32, Vec<(u64, u64)>>,
     /// When each process asked for each lock.
     asked: HashMap<(u32, &'h str), Vec<Ask>>,
     /// Guards by lock and number.
@@ -69,11 +69,9 @@ impl<'h> Facts<'h> {
             match event {
                 Event::Poll(poll) => facts.polls.push(poll.send),
                 Event::Call(call) if !matches!(call.answer, Answer::Unknown | Answer::Refused) => {
-                    facts
-                        .answers
-                        .entry(call.process)
-                        .or_default()
-                        .push(call.reply);
+                    let took = call.reply - call.send;
+                    let of = facts.answers.entry(call.process).or_default();
+                    of.push((call.reply, took));
                 }
                 Event::Waiting(waiting) if !ended.contains(&waiting.op) => {
                     let asked = facts.asked.entry((waiting.process, &waiting.lock));
@@ -103,16 +101,24 @@ impl<'h> Facts<'h> {
         });
     }
 
-    /// How many answers a process had within a time.
-    fn trips(&self, process: u32, (from, until): Span) -> usize {
+    /// How many round trips of a process fit into a time, at the pace of nine in ten of them.
+    fn trips(&self, process: u32, (from, until): Span, lease: u64) -> usize {
         let answers = self.answers.get(&process).map_or(&[][..], Vec::as_slice);
-        let before = |at| answers.partition_point(|reply| *reply <= at);
-        before(until).saturating_sub(before(from))
+        let first = answers.partition_point(|(reply, _)| *reply < from.saturating_sub(lease));
+        let near = answers.iter().skip(first);
+        let near = near.take_while(|(reply, _)| *reply <= until);
+        let mut took: Vec<u64> = near.map(|(_, took)| *took).collect();
+        took.sort_unstable();
+        let Some(pace) = took.get(took.len() * 9 / 10) else {
+            return 0;
+        };
+        usize::try_from((until - from) / (*pace).max(1)).unwrap_or(usize::MAX)
     }
 }
 
 fn judge(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen) -> Option<Violation> {
     let owned = owned(index, facts, seen);
+    let lease = index.lease();
     for gap in gaps(owned, (seen.from, seen.until)) {
         // A party was there at every poll between its first and its last one.
         let first = facts.polls.partition_point(|send| *send <= gap.0);
@@ -130,7 +136,7 @@ fn judge(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen) -> Option<Violation>
             }
             let span = (row.first().copied().unwrap_or(*at), *at);
             let alive = seen.process.filter(|p| !facts.killed.contains_key(p));
-            let answered = alive.is_none_or(|process| facts.trips(process, span) > TRIPS);
+            let answered = alive.is_none_or(|process| facts.trips(process, span, lease) > TRIPS);
             if row.len() > POLLS && answered {
                 return Some(tell(index, facts, seen, span));
             }

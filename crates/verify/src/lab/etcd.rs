@@ -7,8 +7,9 @@ use clinch_testkit::servers::{Etcd as Member, EtcdCluster, Network};
 
 use super::outage::{OF_THREE, Outage, Whom, processes};
 use super::partition::{self, From};
-use super::{Engine, EngineFault, fault};
+use super::{Aftermath, Engine, EngineFault, fault};
 use crate::check::Property;
+use crate::history::now;
 
 /// A holder whose lease an operator revokes learns of it at its next renewal, and a waiter loses its
 /// place.
@@ -72,6 +73,8 @@ pub(super) struct Etcd {
     faults: Vec<(Kind, EngineFault)>,
     /// The places of those that are away.
     away: Vec<usize>,
+    /// When that which a fault excuses had happened.
+    excused_until: Option<u64>,
     version: String,
 }
 
@@ -102,6 +105,7 @@ impl Etcd {
             network,
             faults,
             away: Vec::new(),
+            excused_until: None,
             version,
         })
     }
@@ -173,6 +177,7 @@ impl Engine for Etcd {
             Kind::Compact => self.compact()?,
             Kind::Revoke => self.revoke()?,
         }
+        self.excused_until = matches!(kind, Kind::Revoke).then(now);
         Ok(None)
     }
 
@@ -183,10 +188,19 @@ impl Engine for Etcd {
         if let Kind::Outage(outage, _) = kind {
             let members = self.cluster.members();
             outage.end(&processes(members, &self.away, Member::process)?)?;
+            // A leader that stood still looks at its leases twice in a second.
+            self.excused_until = Some(now() + 1_000_000_000);
         }
         self.network.as_ref().map_or(Ok(()), Network::heal)?;
         // Waits until all answer, whatever was done to them.
         self.cluster.heal()
+    }
+
+    fn aftermath(&mut self) -> Aftermath {
+        Aftermath {
+            excused_until: self.excused_until,
+            ..Aftermath::default()
+        }
     }
 
     fn version(&self) -> String {

@@ -7,8 +7,9 @@ use clinch_testkit::servers::{Ensemble, Network, ZooKeeper as Server};
 
 use super::outage::{OF_THREE, Outage, Whom, processes};
 use super::partition::{self, From};
-use super::{Engine, EngineFault, disk, fault};
+use super::{Aftermath, Engine, EngineFault, disk, fault};
 use crate::check::Property;
+use crate::history::now;
 
 /// A holder whose session somebody closes learns of it at its next renewal, and a waiter loses its
 /// place.
@@ -75,6 +76,8 @@ pub(super) struct ZooKeeper {
     faults: Vec<(Kind, EngineFault)>,
     /// The places of those that are away.
     away: Vec<usize>,
+    /// When that which a fault excuses had happened.
+    excused_until: Option<u64>,
 }
 
 impl ZooKeeper {
@@ -97,6 +100,7 @@ impl ZooKeeper {
             network,
             faults,
             away: Vec::new(),
+            excused_until: None,
         })
     }
 
@@ -136,11 +140,13 @@ impl Engine for ZooKeeper {
         let Some((kind, _)) = self.faults.get(fault).copied() else {
             return Ok(None);
         };
+        self.excused_until = None;
         let (outage, whom) = match kind {
             Kind::Outage(outage, whom) => (outage, whom),
             Kind::Empty => (Outage::Killed, Whom::Follower),
             Kind::CloseSessions => {
                 self.close_sessions()?;
+                self.excused_until = Some(now());
                 return Ok(None);
             }
             Kind::CutOff(whom, from) => {
@@ -187,6 +193,13 @@ impl Engine for ZooKeeper {
             })?,
         }
         servers.iter().try_for_each(Server::wait_ready)
+    }
+
+    fn aftermath(&mut self) -> Aftermath {
+        Aftermath {
+            excused_until: self.excused_until,
+            ..Aftermath::default()
+        }
     }
 
     fn version(&self) -> String {

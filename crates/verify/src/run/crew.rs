@@ -137,7 +137,7 @@ pub(super) fn with_other_boot(program: &[OsString], folder: &Folder) -> Vec<OsSt
 /// Whether that can be had here: it takes root, in most places.
 pub(super) fn other_boot_is_possible(folder: &Folder) -> bool {
     let id = "6b1f2f0e-95d7-4b64-9c4e-1d1f6d9a7c11\n";
-    if folder.write("boot-id", id.to_owned()).is_err() {
+    if folder.write("boot-id", id).is_err() {
         return false;
     }
     let program = with_other_boot(&["cat".into(), BOOT_ID.into()], folder);

@@ -340,10 +340,11 @@ impl<'a> Run<'a> {
 
     /// Records what is strange about a worker from its start.
     fn tell_peculiarities(&self, config: &Config) {
-        let fast = (config.drift != 0).then(|| match config.drift > 0 {
-            true => "clock of a client runs 0.5 % fast",
-            false => "clock of a client runs 0.5 % slow",
-        });
+        let fast = match config.drift {
+            0 => None,
+            drift if drift > 0 => Some("clock of a client runs 0.5 % fast"),
+            _ => Some("clock of a client runs 0.5 % slow"),
+        };
         let boot = self.has_other_boot(config.process);
         let boot = boot.then_some("process with another boot id");
         for kind in [fast, boot].into_iter().flatten() {

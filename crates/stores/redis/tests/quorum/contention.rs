@@ -43,7 +43,7 @@ async fn contend(servers: &Servers, clients: usize, each: usize) {
             for _ in 0..each {
                 let guard = lock.acquire().await.unwrap();
                 section.enter(guard.token()).await;
-                released(&client, guard).await;
+                released(guard).await;
             }
         }));
     }

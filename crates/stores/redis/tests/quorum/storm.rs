@@ -63,7 +63,7 @@ async fn contenders_behind_bad_networks_are_alone() {
                 assert!(last.lock().unwrap().replace(guard.token()) < token);
                 assert!(guard.is_valid());
                 inside.fetch_sub(1, Ordering::SeqCst);
-                released(&client, guard).await;
+                released(guard).await;
             }
         }));
     }

@@ -53,8 +53,9 @@ async fn a_child_releases_nothing(ctx: &Ctx) -> Outcome {
         let guard = guard.expect("the child took a copy");
         ctx.until(&b, name, 1, 0).await;
         // It goes on being renewed.
-        let left = guard.remaining();
-        eventually("a renewal", async || guard.remaining() > left).await;
+        let deadline = || a.clock().now() + guard.remaining();
+        let before = deadline();
+        eventually("a renewal", async || deadline() > before + lease / 6).await;
         assert_eq!(guard.release().await?, ReleaseReply::Released);
     }
     Ok(())

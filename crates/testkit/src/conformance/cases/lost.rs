@@ -208,7 +208,7 @@ async fn late_renewal_counts_from_its_start(ctx: &Ctx) -> Outcome {
 
 async fn one_hold_of_many(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let lease = ctx.lease() * 3;
+    let lease = ctx.lease() * 6;
     let mut others = Vec::new();
     for n in 0..4 {
         others.push(a.lock(format!("y{n}")).lease(lease).acquire().await?);

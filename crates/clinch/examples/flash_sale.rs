@@ -1,7 +1,7 @@
 //! The flash sale: thousands of buyers, a few goods, several servers, nothing oversold.
 //!
 //! ```text
-//! cargo run --release --example flash_sale [URL] [BUYERS]
+//! cargo run --release -p clinch --features sqlite --example flash_sale [URL] [BUYERS]
 //! ```
 //!
 //! Each "server" is a client of its own. The stock is a plain number that is read, looked at and

@@ -9,11 +9,17 @@ use clinch_core::{Clinch, Clock, Error, HandOver, Result, StoreUrl};
 
 /// Connects to a store with everything at its default.
 ///
-/// | URL | store |
-/// |---|---|
-/// | `sqlite:`, `sqlite:PATH` | embedded: several processes on one machine, no server |
-/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | MySQL 8 and MariaDB |
-/// | `memory:`, `memory:NAME` | inside this process, for tests |
+/// | URL | feature of this crate | store |
+/// |---|---|---|
+/// | `sqlite:`, `sqlite:PATH` | `sqlite` | embedded: several processes on one machine, no server |
+/// | `redis://HOST:PORT`, `rediss://…` | `redis`, `redis-tls` | one Redis |
+/// | `redis+sentinel://S1,S2,S3/MASTER` | `redis` | a master with replicas, followed through failovers |
+/// | `redis+cluster://H1,H2,H3` | `redis` | a cluster |
+/// | `redis+quorum://H1,…,H5` | `redis` | independent servers, of which a majority must agree |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | `mysql`, `mysql-tls` | MySQL 8 and MariaDB |
+/// | `etcd://H1,H2,H3` | `etcd`, `etcd-tls` | etcd |
+/// | `zookeeper://H1,H2,H3/PATH` | `zookeeper`, `zookeeper-sasl`, `zookeeper-tls` | ZooKeeper |
+/// | `memory:`, `memory:NAME` | always there | inside this process, for tests |
 ///
 /// ```
 /// # async fn demo() -> clinch::Result<()> {
@@ -196,6 +202,19 @@ pub fn stores() -> Vec<StoreInfo> {
     stores
 }
 
+/// The feature that adds the store of a scheme, where it is not in this build.
+fn feature_of(scheme: &str) -> Option<&'static str> {
+    match scheme {
+        "sqlite" => Some("sqlite"),
+        "mysql" | "mariadb" => Some("mysql"),
+        "etcd" => Some("etcd"),
+        "zookeeper" => Some("zookeeper"),
+        "rediss" => Some("redis-tls"),
+        scheme if scheme.split('+').next() == Some("redis") => Some("redis"),
+        _ => None,
+    }
+}
+
 async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::open(url, context)?)),
@@ -216,10 +235,14 @@ async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
                 .iter()
                 .map(|store| format!("{}:", store.scheme))
                 .collect();
-            Err(
-                Error::invalid(format!("no store has the scheme {scheme:?}"))
-                    .with_advice(format!("this build has {}", known.join(", "))),
-            )
+            let advice = match feature_of(scheme) {
+                Some(feature) => format!(
+                    "turn on the feature `{feature}` of the crate `clinch`; this build has {}",
+                    known.join(", ")
+                ),
+                None => format!("this build has {}", known.join(", ")),
+            };
+            Err(Error::invalid(format!("no store has the scheme {scheme:?}")).with_advice(advice))
         }
     }
 }

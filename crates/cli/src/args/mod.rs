@@ -93,6 +93,13 @@ pub(crate) enum Command {
     #[cfg(feature = "verify")]
     #[command(after_help = help::VERIFY)]
     Verify(crate::verify::Args),
+    /// Put this store to the test (not in this build)
+    #[cfg(not(feature = "verify"))]
+    #[command(disable_help_flag = true)]
+    Verify {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        args: Vec<std::ffi::OsString>,
+    },
     /// What `verify` runs in other processes
     #[cfg(feature = "verify")]
     #[command(hide = true)]

@@ -21,6 +21,8 @@ use clinch::blocking::block_on;
 
 use crate::args::{Cli, Command};
 use crate::context::Context;
+#[cfg(not(feature = "verify"))]
+use crate::failure::Failure;
 use crate::failure::Outcome;
 
 /// Runs a command and reports its failure; the exit status.
@@ -44,6 +46,10 @@ pub(crate) fn main(cli: Cli) -> i32 {
         Command::BenchWorker(args) => bench::worker(&context, &args),
         #[cfg(feature = "verify")]
         Command::Verify(args) => verify::main(&context, &args),
+        #[cfg(not(feature = "verify"))]
+        Command::Verify { .. } => Err(Failure::usage("this build has no verifier").with_advice(
+            "build it in: `cargo run --release --features verify -- verify …` in the source tree",
+        )),
         #[cfg(feature = "verify")]
         Command::VerifyWorker => Ok(clinch_verify::work()),
     };

@@ -116,9 +116,8 @@ impl Renewer {
         let mut taken = Vec::new();
         while let Some(entry) = schedule.due.first_entry() {
             // A little early is fine, and makes batches of holds that were granted in a row. After
-            // a failure it is not: the pause is there to spare a store that cannot be reached. Nor
-            // is it for a hold that only waits for its end: it would be taken again and again.
-            let early = match entry.get().is_suspect() || entry.get().is_capped() {
+            // a failure it is not: the pause is there to spare a store that cannot be reached.
+            let early = match entry.get().is_suspect() {
                 true => Duration::ZERO,
                 false => entry.get().lease / 12,
             };

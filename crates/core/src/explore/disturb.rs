@@ -9,6 +9,7 @@ use super::net::Cut;
 use super::run::Run;
 use super::tasks::Kind;
 use super::wire::{Flight, Reply, Request, What, broken, refused, request_text};
+use crate::BootTime;
 use crate::store::{ClaimReply, RenewReply};
 
 impl Run {
@@ -119,7 +120,6 @@ impl Run {
     pub(super) fn arrive(&mut self, at: usize, faults: bool) {
         let flight = self.lab.net.state().flights.remove(at);
         self.mark(8_000 + flight.id);
-        let wrong = faults && self.lab.rng.borrow_mut().chance(self.lab.plan.faults);
         let Flight {
             client,
             what,
@@ -127,21 +127,22 @@ impl Run {
             sent,
             ..
         } = flight;
-        if wrong {
+        if let What::Request(request, answer) = &what
+            && answer.as_ref().is_none_or(oneshot::Sender::is_closed)
+            && self.lab.net.is_too_late(request, sent)
+        {
+            let text = request_text(request);
+            self.lab
+                .note(|| format!("client{client}'s {text} arrives, but too late"));
+            return;
+        }
+        if faults && self.lab.rng.borrow_mut().chance(self.lab.plan.faults) {
             self.trouble(client);
             let kind = self.below(6);
-            self.go_wrong(client, what, kind);
+            self.go_wrong(client, what, sent, kind);
             return;
         }
         match what {
-            What::Request(request, answer)
-                if answer.as_ref().is_none_or(oneshot::Sender::is_closed)
-                    && self.lab.net.is_too_late(&request, sent) =>
-            {
-                let text = request_text(&request);
-                self.lab
-                    .note(|| format!("client{client}'s {text} arrives, but too late"));
-            }
             What::Request(request, answer) => {
                 let late = if late { "late, " } else { "" };
                 self.lab
@@ -174,15 +175,17 @@ impl Run {
         }
     }
 
-    fn go_wrong(&mut self, client: usize, what: What, kind: usize) {
+    fn go_wrong(&mut self, client: usize, what: What, sent: BootTime, kind: usize) {
         match what {
             // Nobody repeats these, and a store gives them up by itself: they take their time.
             What::Request(request @ (Request::Close | Request::Evict(..)), answer) => {
                 let late = What::Request(request, answer);
-                self.lab.net.put(client, late, true);
+                self.lab.net.put_late(client, late, sent);
             }
             What::Reply(reply @ Ok(Reply::Close | Reply::Evict(_)), answer) => {
-                self.lab.net.put(client, What::Reply(reply, answer), true);
+                self.lab
+                    .net
+                    .put_late(client, What::Reply(reply, answer), sent);
             }
             What::Request(request, answer) => {
                 let text = request_text(&request);
@@ -203,7 +206,7 @@ impl Run {
                 self.lab.note(|| format!("client{client}'s {text} {fate}"));
                 if late {
                     let copy = What::Request(request.clone(), None);
-                    self.lab.net.put(client, copy, true);
+                    self.lab.net.put_late(client, copy, sent);
                 }
                 let answer = match (&error, answer) {
                     (Some(error), Some(answer)) => {
@@ -239,7 +242,9 @@ impl Run {
                 _ => {
                     self.lab
                         .note(|| format!("a reply to client{client} is late"));
-                    self.lab.net.put(client, What::Reply(reply, answer), true);
+                    self.lab
+                        .net
+                        .put_late(client, What::Reply(reply, answer), sent);
                 }
             },
             What::Push(wake, to) => match kind {
@@ -249,7 +254,7 @@ impl Run {
                 _ => {
                     self.lab
                         .note(|| format!("a push to client{client} is late"));
-                    self.lab.net.put(client, What::Push(wake, to), true);
+                    self.lab.net.put_late(client, What::Push(wake, to), sent);
                 }
             },
         }

@@ -116,11 +116,16 @@ impl Net {
         wakes
     }
 
-    pub(super) fn put(&self, client: usize, what: What, late: bool) {
+    pub(super) fn put(&self, client: usize, what: What) {
+        self.state().put(client, what, self.clock.now());
+    }
+
+    /// Lets a message, or a copy of it, that was sent before take its time.
+    pub(super) fn put_late(&self, client: usize, what: What, sent: BootTime) {
         let mut state = self.state();
-        state.put(client, what, self.clock.now());
+        state.put(client, what, sent);
         if let Some(flight) = state.flights.last_mut() {
-            flight.late = late;
+            flight.late = true;
         }
     }
 

@@ -52,7 +52,7 @@ impl FarStore {
         }
         let (answer, reply) = oneshot::channel();
         let what = What::Request(request, Some(answer));
-        self.net.put(self.client, what, false);
+        self.net.put(self.client, what);
         match reply.await {
             Ok(reply) => reply,
             // Lost without a sound.

@@ -344,3 +344,19 @@ fn a_release_or_renewal_with_another_number_changes_nothing() {
     assert!(!table.release(&other).was_held());
     assert!(table.release(&hold).was_held());
 }
+
+#[test]
+fn a_renewal_after_the_lease_revives_nothing() {
+    let mut table = Table::new();
+    let claim = table.ask(1, 1);
+    let hold = table.granted(&claim);
+    table.now = table.now + claim.lease;
+    let renewal = Renewal {
+        hold: hold.clone(),
+        lease: claim.lease,
+        value: None,
+    };
+    let renewed = table.step(|s, now, seq, out| s.renew(&renewal, now, seq, out));
+    assert_eq!(renewed, RenewReply::Lost(LostReason::Expired));
+    assert!(table.state.view(table.now).is_none());
+}

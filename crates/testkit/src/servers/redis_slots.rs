@@ -61,19 +61,20 @@ pub(super) fn open_slots(of: &Redis) -> Vec<u16> {
 pub(super) fn end_move(cluster: &Cluster, slot: u16, owner: usize) -> Result<()> {
     let name = slot.to_string();
     let id = cluster.id(owner)?;
+    // First, so that it takes its keys back: while it gives the slot away, it refuses those that it lacks.
+    let stable = ["CLUSTER", "SETSLOT", name.as_str(), "STABLE"];
+    cluster.node(owner)?.cli(&stable)?;
     for (index, node) in cluster.nodes().iter().enumerate() {
         let role = node.info("replication").ok();
         let role = role.and_then(|info| info.get("role").cloned());
-        if !node.is_running() || role.as_deref() != Some("master") {
+        if index == owner || !node.is_running() || role.as_deref() != Some("master") {
             continue;
         }
-        if index != owner {
-            // Only who takes a slot over may move its keys. It is refused to one that has just got the
-            // slot, which then has nothing to give.
-            let _ = node.cli(&["CLUSTER", "SETSLOT", &name, "IMPORTING", id]);
-            give_keys(node, &name, cluster.node(owner)?)?;
-        }
-        node.cli(&["CLUSTER", "SETSLOT", &name, "STABLE"])?;
+        // Only a node that takes a slot over may move its keys. It is refused to one that has just got
+        // the slot, which then has nothing to give.
+        let _ = node.cli(&["CLUSTER", "SETSLOT", &name, "IMPORTING", id]);
+        give_keys(node, &name, cluster.node(owner)?)?;
+        node.cli(&stable)?;
     }
     Ok(())
 }

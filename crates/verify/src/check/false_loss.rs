@@ -73,6 +73,24 @@ fn lease_end(calls: &[&Call], at: u64) -> u64 {
     ends.max().unwrap_or(0)
 }
 
+/// Until when a guard was surely valid before it was lost. An acknowledgement counts if it came in time:
+/// it revives nothing that had ended before the engine could have it.
+fn valid_until(calls: &[&Call], lost: u64, way: u64, margin: u64) -> u64 {
+    let held = |call: &&&Call| matches!(call.answer, Answer::Granted | Answer::Held);
+    let mut acknowledged: Vec<&&Call> = calls.iter().filter(held).collect();
+    acknowledged.sort_by_key(|call| call.reply);
+    let mut end = 0;
+    for call in acknowledged {
+        let known = call.reply + way;
+        if known > lost || (end > 0 && known > end) {
+            break;
+        }
+        let valid = (call.send + call.lease - call.lease / 100).saturating_sub(margin);
+        end = end.max(valid);
+    }
+    end
+}
+
 /// Whether a client got its answers late within a time: the machine, or the network, was busy.
 fn was_slow(answers: &Answers<'_>, client: &str, (from, until): (u64, u64), most: u64) -> bool {
     let answers = answers.get(client).map_or(&[][..], Vec::as_slice);
@@ -102,7 +120,7 @@ fn lost(
             let margin = hold.acquire.lease / 100 + (hold.acquire.lease / 10).min(10_000_000);
             // An acknowledgement has to get from the store to the engine as well.
             let way = hold.acquire.lease / 15 + 4 * index.lag(window);
-            let end = lease_end(calls, lost.at.saturating_sub(way)).saturating_sub(margin);
+            let end = valid_until(calls, lost.at, way, margin);
             if lost.at < end {
                 let end = index.time(end);
                 return Some(format!("it was acknowledged until {end}"));

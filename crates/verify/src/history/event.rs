@@ -293,6 +293,20 @@ pub(crate) struct Fault {
     pub(crate) excused_until: Option<u64>,
 }
 
+/// The clock of a worker's clients runs fast, from its start.
+pub(crate) const FAST: &str = "clock of a client runs 0.5 % fast";
+/// The clock of a worker's clients runs slow, from its start.
+pub(crate) const SLOW: &str = "clock of a client runs 0.5 % slow";
+/// A worker has another boot id, from its start.
+pub(crate) const OTHER_BOOT: &str = "process with another boot id";
+
+impl Fault {
+    /// Whether it is a condition that a worker has from its start, and nothing that happens to it.
+    pub(crate) fn is_condition(&self) -> bool {
+        [FAST, SLOW, OTHER_BOOT].contains(&self.kind.as_str())
+    }
+}
+
 /// A worker process begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hired {

@@ -342,11 +342,11 @@ impl<'a> Run<'a> {
     fn tell_peculiarities(&self, config: &Config) {
         let fast = match config.drift {
             0 => None,
-            drift if drift > 0 => Some("clock of a client runs 0.5 % fast"),
-            _ => Some("clock of a client runs 0.5 % slow"),
+            drift if drift > 0 => Some(crate::history::FAST),
+            _ => Some(crate::history::SLOW),
         };
         let boot = self.has_other_boot(config.process);
-        let boot = boot.then_some("process with another boot id");
+        let boot = boot.then_some(crate::history::OTHER_BOOT);
         for kind in [fast, boot].into_iter().flatten() {
             let at = now();
             self.log(Fault {

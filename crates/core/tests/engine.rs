@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use clinch_core::memory::{Fault, MemoryStore, Op};
-use clinch_core::store::{Doubt, Ending, OpenContext};
+use clinch_core::store::{Doubt, Ending, OpenContext, Store};
 use clinch_core::{
     Clinch, Clock, ErrorKind, HandOver, Identity, LostReason, ManualClock, ReleaseReply, Status,
 };
@@ -99,7 +99,6 @@ async fn a_hold_passes_on_inside_the_process_with_a_rising_token() {
     let first = lock.acquire().await.unwrap();
     let token = first.token();
     let waiter = begin(Box::pin(lock.acquire()));
-    use clinch_core::store::Store;
     let before = store.operations();
     first.release().await.unwrap();
     let second = waiter.await.unwrap();
@@ -300,6 +299,24 @@ async fn a_release_that_may_have_taken_effect_says_so_whatever_came_after() {
     assert!(error.may_have_taken_effect(), "{error}");
     store.faults().always(None);
     nothing_left(&clinch).await;
+}
+
+/// A session may keep all holds of a client alive: the end of the lease does not end the work.
+#[tokio::test]
+async fn a_release_goes_on_after_the_lease() {
+    let (clinch, store) = real();
+    let lease = ms(200);
+    let guard = clinch.lock("a").lease(lease).acquire().await.unwrap();
+    store.faults().always(Some(Fault::ErrorBefore));
+    drop(guard);
+    Clock::boot().sleep(lease * 3).await;
+    store.faults().always(None);
+    let before = store.operations();
+    let until = Clock::boot().now() + Duration::from_secs(10);
+    while store.operations() == before {
+        assert!(Clock::boot().now() < until, "it was given up");
+        Clock::boot().sleep(ms(5)).await;
+    }
 }
 
 /// Begins a release whose first try ends in `fault`, and stops it before its second try.

@@ -8,7 +8,7 @@ use tracing::Instrument;
 use super::acquire::still_valid;
 use super::heard::Heard;
 use super::lane::{Lane, Slot};
-use super::settings::{backoff, poll_after};
+use super::settings::{backoff, insist_for, poll_after};
 use super::{Engine, Hold, patient};
 use crate::store::{Claim, ClaimReply, Grant, Queued, Wake, Wakes};
 use crate::{BootTime, Effect, Error, ErrorKind, telemetry};
@@ -286,7 +286,7 @@ pub(super) fn withdraw_in_background(engine: &Arc<Engine>, claim: Arc<Claim>) {
 /// Withdraws a claim until the store has acknowledged it (`true`), or has surely dropped the claim
 /// by itself.
 pub(super) async fn withdraw(engine: &Engine, claim: &Claim) -> bool {
-    let give_up = engine.clock.now() + claim.lease * 2;
+    let give_up = engine.clock.now() + insist_for(claim.lease);
     let mut tries = 0;
     loop {
         let patience = engine.settings.patience;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::hold::Phase;
-use super::settings::backoff;
+use super::settings::{backoff, insist_for};
 use super::{Hold, Tenure, patient, valid_for};
 use crate::store::ReleaseReply;
 use crate::{BootTime, Effect, Error, ErrorKind, LostReason, Result, telemetry};
@@ -144,10 +144,10 @@ fn judge(reply: ReleaseReply, before: Effect) -> ReleaseReply {
     }
 }
 
-/// Tries until the store has answered or the lease must have run out there by itself.
+/// Tries until the store has answered, or for long enough that the hold must have ended there by itself.
 async fn persist(hold: &Arc<Hold>) -> Result<()> {
     let engine = &hold.engine;
-    let give_up = engine.clock.now() + hold.lease;
+    let give_up = engine.clock.now() + insist_for(hold.lease);
     let mut tries = 0;
     let mut effect = Effect::None;
     loop {

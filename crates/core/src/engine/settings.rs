@@ -105,6 +105,12 @@ pub(crate) fn backoff(tries: u32) -> Duration {
     jitter(pause)
 }
 
+/// For how long a release or a withdrawal is repeated while the store does not answer: also after the lease.
+/// On engines whose sessions carry all holds of a client, the end of one lease ends nothing.
+pub(crate) fn insist_for(lease: Duration) -> Duration {
+    (lease * 2).max(Duration::from_secs(60))
+}
+
 /// Three quarters to five quarters of a span, so that clients do not march in step.
 fn jitter(span: Duration) -> Duration {
     let quarters = u32::try_from(crate::ids::random_u64() % 512).unwrap_or(256);

@@ -132,15 +132,24 @@ impl Cluster {
         self.node_of_slot(self.slot_of(key))
     }
 
-    /// The master of a slot, as the running nodes see it, the newest word counts.
+    /// The master of a slot, as the running nodes see it; the newest view counts. Waits for one that is well:
+    /// on a busy machine nodes suspect each other for a moment.
     pub fn node_of_slot(&self, slot: u16) -> Result<usize> {
+        let mut found = None;
+        until(|| {
+            found = self.well_owner(slot);
+            found.is_some()
+        });
+        found.ok_or_else(|| self.failure(&format!("nobody has slot {slot}")))
+    }
+
+    fn well_owner(&self, slot: u16) -> Option<usize> {
         let running = self.nodes.iter().filter(|n| n.is_running());
         let owner = running
             .flat_map(nodes)
             .filter(|n| n.is_well() && n.slots.iter().any(|range| range.contains(&slot)))
-            .max_by_key(|n| n.epoch);
-        let index = owner.and_then(|n| self.ids.iter().position(|id| *id == n.id));
-        index.ok_or_else(|| self.failure(&format!("nobody has slot {slot}")))
+            .max_by_key(|n| n.epoch)?;
+        self.ids.iter().position(|id| *id == owner.id)
     }
 
     /// Kills a node.

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::config::Config;
 use crate::error::{corrupt, io as io_error, sql};
 use crate::place;
-use crate::schema::{APPLICATION_ID, VERSION, too_new};
+use crate::schema::{APPLICATION_ID, PATIENCE, VERSION, too_new};
 
 /// Which file this is, whatever its path: to see that it was replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,8 +149,10 @@ fn is_a_folder(path: &Path) -> Error {
         .with_advice("give the path of a file in it, for example locks.db")
 }
 
-/// Looks at the header of the main file alone, through a connection that takes no lock, reads no
-/// log and writes nothing.
+/// Refuses a file that is not ours.
+///
+/// The first look takes no lock, reads no log and writes nothing. If it finds no database, another
+/// process may be in its first commit: the second look waits for that process.
 fn check_header(path: &Path) -> Result<()> {
     let meta = fs::metadata(path).map_err(|error| io_error(error, path, "cannot be read"))?;
     if !meta.is_file() {
@@ -163,28 +165,50 @@ fn check_header(path: &Path) -> Result<()> {
     if meta.len() == 0 {
         return Ok(());
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_URI;
-    let numbers = Connection::open_with_flags(immutable(path), flags).and_then(|db| {
-        let number = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-        Ok((number("application_id")?, number("user_version")?))
-    });
+    let mut numbers = header(path, "immutable=1");
+    if numbers.as_ref().is_err_and(is_no_database) {
+        numbers = header(path, "mode=ro");
+    }
     match numbers {
         Ok((APPLICATION_ID, version)) if version > VERSION => Err(too_new(path, version)),
         Ok((APPLICATION_ID, _)) => Ok(()),
+        // Its first commit was undone meanwhile.
+        Ok(_) if fs::metadata(path).is_ok_and(|meta| meta.len() == 0) => Ok(()),
         Ok(_) => Err(corrupt(path, "it is a database of another application")),
-        Err(error) => match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-                Err(corrupt(path, "it is not a database"))
-            }
-            _ => Err(sql(error, path)),
-        },
+        Err(error) if is_no_database(&error) => Err(corrupt(path, "it is not a database")),
+        // A commit that its process did not finish. Whoever opens the file next undoes it.
+        Err(error) if is_unfinished(&error) => Ok(()),
+        Err(error) => Err(sql(error, path)),
     }
 }
 
-/// The path as a URI that says: nobody changes this file while it is read.
-fn immutable(path: &Path) -> String {
+/// The application id and the version in the header. `how` is a parameter of SQLite's URIs.
+fn header(path: &Path, how: &str) -> rusqlite::Result<(i32, i32)> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let db = Connection::open_with_flags(uri(path) + "?" + how, flags)?;
+    db.busy_timeout(PATIENCE)?;
+    let number = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    Ok((number("application_id")?, number("user_version")?))
+}
+
+fn is_no_database(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+    )
+}
+
+/// Whether a read-only connection found a rollback journal that has to be applied first.
+fn is_unfinished(error: &rusqlite::Error) -> bool {
+    error
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
+}
+
+/// The path as a URI.
+fn uri(path: &Path) -> String {
     let mut uri = String::from("file://");
     for byte in path.as_os_str().as_bytes() {
         match byte {
@@ -194,5 +218,5 @@ fn immutable(path: &Path) -> String {
             other => uri.push_str(&format!("%{other:02X}")),
         }
     }
-    uri + "?immutable=1"
+    uri
 }

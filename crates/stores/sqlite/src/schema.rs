@@ -83,7 +83,7 @@ pub(crate) fn check_version(number: i32) -> Result<()> {
 }
 
 /// How long opening waits for other processes that open the file, or make it.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Opens the file, which `file::prepare` has found to be ours or empty, and says whether the tables
 /// were made just now. The connection waits for others by itself until [`stop_waiting`].

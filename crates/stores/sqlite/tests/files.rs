@@ -147,6 +147,44 @@ fn a_file_whose_maker_died_half_way_gets_its_log() {
     assert_eq!(mode(), "wal");
 }
 
+/// A connection in its first commit: pages of the new tables are in the file, the first one is not.
+fn half_made(folder: &Folder) -> rusqlite::Connection {
+    let db = rusqlite::Connection::open(folder.db()).unwrap();
+    db.execute_batch("PRAGMA cache_size = 1; BEGIN EXCLUSIVE; CREATE TABLE t (x);")
+        .unwrap();
+    for _ in 0..64 {
+        db.execute("INSERT INTO t VALUES (randomblob(4000))", [])
+            .unwrap();
+    }
+    assert!(fs::metadata(folder.db()).unwrap().len() > 4096);
+    db
+}
+
+#[test]
+fn opening_waits_for_another_process_in_its_first_commit() {
+    let folder = Folder::new();
+    let db = half_made(&folder);
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| drop(folder.client()));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!opened.is_finished());
+        db.execute_batch("ROLLBACK").unwrap();
+    });
+}
+
+#[test]
+fn a_first_commit_whose_process_died_is_undone() {
+    let (dying, folder) = (Folder::new(), Folder::new());
+    let db = half_made(&dying);
+    // What a killed process leaves: the file and its journal, and no lock.
+    for end in ["", "-journal"] {
+        let name = |folder: &Folder| format!("{}{end}", folder.db().display());
+        fs::copy(name(&dying), name(&folder)).unwrap();
+    }
+    drop(folder.client());
+    drop(db);
+}
+
 #[test]
 fn many_who_open_a_new_file_at_once_all_get_it() {
     for _ in 0..20 {

@@ -19,7 +19,6 @@ use crate::pool::{How, Line, Pool};
 use crate::quiet::Quiet;
 use crate::recent::Recent;
 use crate::row::{Content, Key, Row};
-use crate::sql::Sql;
 use crate::sql::names::{self, Watch};
 use crate::steps::{Answer, Changed, Step, apply};
 use crate::turn::{self, Turns};
@@ -202,11 +201,7 @@ impl General {
         if row.watched && !changed.out.events.is_empty() {
             // One transaction, so that events are seen in the order in which they happened; and one
             // request, so that it does not stay open.
-            sql = Sql {
-                text: format!("START TRANSACTION;{}", sql.text),
-                ..sql
-            };
-            sql = events::append(sql, &self.ns, &changed.out.events).then(";COMMIT");
+            sql = events::append(sql, &self.ns, &changed.out.events).in_transaction();
             at = 1;
         }
         let others = self.others(&changed.out);

@@ -329,7 +329,8 @@ impl Pool {
         }
         match &reply.failed {
             Some(Trouble::Lost(why)) => (Err(Trouble::Lost(why.clone())), None),
-            Some(trouble) if !trouble.leaves_connection_usable() => {
+            // A refusal ends its statement, and not the transaction that it is in.
+            Some(trouble) if sql.is_transaction() || !trouble.leaves_connection_usable() => {
                 if trouble.is_read_only() {
                     // The others lead to the same server.
                     self.idle().clear();

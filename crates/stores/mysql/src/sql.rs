@@ -13,6 +13,8 @@ pub(crate) struct Sql {
     pub(crate) values: Vec<Value>,
 }
 
+const BEGIN: &str = "START TRANSACTION;";
+
 impl Sql {
     /// Statements without values so far.
     pub(crate) fn new(text: impl Into<String>) -> Self {
@@ -20,6 +22,17 @@ impl Sql {
             text: text.into(),
             values: Vec::new(),
         }
+    }
+
+    /// All of it in one transaction: `COMMIT` ends it.
+    pub(crate) fn in_transaction(mut self) -> Self {
+        self.text.insert_str(0, BEGIN);
+        self.then(";COMMIT")
+    }
+
+    /// Whether it is one, so that a failure leaves a transaction open.
+    pub(crate) fn is_transaction(&self) -> bool {
+        self.text.starts_with(BEGIN)
     }
 
     /// Goes on with more text.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clinch_testkit::servers::MariaDb;
 use clinch_testkit::wait::{eventually, soon};
-use common::{Client, LONG, all_free, clinch, number, pass, proxy, through};
+use common::{Client, LONG, all_free, clinch, holders, number, pass, proxy, through};
 
 const LEASE: Duration = Duration::from_secs(8);
 
@@ -250,4 +250,26 @@ async fn connections_to_a_server_without_writes_are_given_up() {
     .await;
     server.sql("SET GLOBAL read_only = 0").unwrap();
     client.granted(&claim).await;
+}
+
+/// An event cannot be written, so the server refuses the claim with its transaction still open. What others
+/// did on that connection later would not be committed.
+#[tokio::test]
+async fn a_refused_event_leaves_no_transaction_open() {
+    let server = MariaDb::start().unwrap();
+    let one = format!("{}?pool=2", server.url());
+    let one = Client::open(&one).await.unwrap();
+    let other = Client::at(&server).await;
+    for name in ["a", "b"] {
+        one.warm_up(name, LONG).await;
+    }
+    let _events = other.store.events("").await.unwrap();
+    server.sql("RENAME TABLE clinch_events TO away").unwrap();
+    let refused = one.store.claim(&one.mutex("a", LONG)).await;
+    assert!(!refused.unwrap_err().may_have_taken_effect());
+    server.sql("RENAME TABLE away TO clinch_events").unwrap();
+    other.granted(&other.mutex("a", LONG)).await;
+    one.granted(&one.mutex("b", LONG)).await;
+    assert_eq!(holders(&server, "a").await, 1);
+    assert_eq!(holders(&server, "b").await, 1);
 }

@@ -296,6 +296,11 @@ impl Drop for Pumping<'_> {
 /// What every call ends with; the script says what each is.
 fn settings(servers: &Servers, config: &Config, keys: &Keys) -> Vec<Vec<u8>> {
     let number = |span: Duration| millis(span).to_string().into_bytes();
+    let highest = match servers {
+        Servers::One(..) => keys.highest.clone(),
+        // The keys of a script are in one slot there.
+        Servers::Cluster(_) => String::new(),
+    };
     vec![
         keys.wake.clone().into_bytes(),
         keys.events.clone().into_bytes(),
@@ -304,6 +309,7 @@ fn settings(servers: &Servers, config: &Config, keys: &Keys) -> Vec<Vec<u8>> {
         Vec::new(),
         keys.epoch.clone().into_bytes(),
         number(config.strict.unwrap_or_default()),
+        highest.into_bytes(),
     ]
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Keys {
     pub(crate) events: String,
     /// The key that tells in strict mode whether the data are those of this run of the server.
     pub(crate) epoch: String,
+    /// The key of the highest number of all names. The rules of access for states cover it.
+    pub(crate) highest: String,
 }
 
 impl Keys {
@@ -26,6 +28,7 @@ impl Keys {
             wake: format!("clinch:{namespace}:wake:"),
             events: format!("clinch:{namespace}:events"),
             epoch: format!("clinch:{namespace}:epoch"),
+            highest: format!("clinch:{{{namespace}:}}highest"),
         }
     }
 
@@ -73,6 +76,7 @@ mod tests {
         }
         assert_eq!(keys.name(b"clinch:{app:a}:q"), None);
         assert_eq!(keys.name(b"clinch:{other:a}"), None);
+        assert_eq!(keys.name(keys.highest.as_bytes()), None);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use clinch_core::store::{
     Claim, ClaimReply, EventKind, Hold, OpenContext, ReleaseReply, RenewReply, Renewal,
 };
 use clinch_core::{Clinch, ErrorKind, Guard, Name, OwnerId};
-use clinch_testkit::servers::{Cluster, Redis};
+use clinch_testkit::servers::{Cluster, Redis, Step};
 use clinch_testkit::wait::{eventually, soon};
 
 /// So long that no lease ends within a test, and that a poll is more than a second away.
@@ -532,4 +532,38 @@ async fn a_dead_master_costs_only_the_holds_on_it() {
         assert!(guard.is_valid(), "{} was lost", guard.name());
         assert_eq!(guard.release().await.unwrap(), ReleaseReply::Released);
     }
+}
+
+/// The clocks were ahead and are right again. Names are remembered for a second, and all the same until the
+/// clock has passed their last number.
+#[tokio::test]
+async fn tokens_rise_when_clocks_that_were_ahead_are_set_right() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let cluster = Cluster::start_with(|node| {
+        // Else the step makes the nodes think that they have not heard of each other for an hour.
+        node.clock_shim().config("cluster-node-timeout", "36000000")
+    })
+    .unwrap();
+    let step = |by: Duration, how: Step| {
+        for node in cluster.nodes() {
+            node.step_clock(by, how).unwrap();
+        }
+    };
+    let url = format!("{}?remember=1s", cluster.url());
+    let mut last = 0;
+    let mut next = async || {
+        let client = Client::open(&url, "clocks").await;
+        let hold = client.take("x").await;
+        client.store().release(&hold).await.unwrap();
+        assert!(hold.seq > last, "{} after {last}", hold.seq);
+        last = hold.seq;
+    };
+    step(HOUR, Step::Forward);
+    next().await;
+    step(HOUR, Step::Back);
+    for _ in 0..3 {
+        next().await;
+        step(Duration::from_secs(60), Step::Forward);
+    }
+    next().await;
 }

@@ -11,7 +11,7 @@ type Span = (u64, u64);
 /// A fault that admits this violation.
 pub(super) fn of(index: &Index<'_>, violation: &Violation) -> Option<String> {
     let after = index.lease_of(&violation.lock);
-    let fault = index.history.faults().find(|fault| {
+    let fault = index.faults.iter().find(|fault| {
         let until = end(fault).saturating_add(after);
         fault.excuses.contains(&violation.property)
             && fault
@@ -28,7 +28,7 @@ pub(super) fn of(index: &Index<'_>, violation: &Violation) -> Option<String> {
 pub(super) fn measure(index: &Index<'_>, figures: &mut Figures) {
     let after = index.lease();
     let mut spans: BTreeMap<Option<&str>, Vec<Span>> = BTreeMap::new();
-    for fault in index.history.faults().filter(|f| !f.excuses.is_empty()) {
+    for fault in index.faults.iter().filter(|f| !f.excuses.is_empty()) {
         let of = spans.entry(fault.lock.as_deref()).or_default();
         // Faults are in order, so only the last span can overlap with the next one.
         let until = end(fault).saturating_add(after);

@@ -23,29 +23,25 @@ fn settle(index: &Index<'_>) -> u64 {
     at_once.unwrap_or(index.grace())
 }
 
-/// When each client had its answers, and how long they took.
-type Answers<'h> = HashMap<&'h str, Vec<(u64, u64)>>;
-
-/// The client of a request: its number is the last half of the request's.
-fn client_of(request: &str) -> &str {
-    let end = request.len().saturating_sub(16);
-    request.get(..end).unwrap_or_default()
-}
+/// When each call was sent, by which process, and how long its answer took: for ever if there was none.
+type Traffic = Vec<(u64, u32, u64)>;
 
 pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
     let mut calls: HashMap<&str, Vec<&Call>> = HashMap::new();
     let mut requests: HashMap<(&str, u64), &str> = HashMap::new();
-    let mut answers = Answers::new();
+    let mut traffic = Traffic::new();
     for call in index.calls() {
-        if !matches!(call.answer, Answer::Unknown | Answer::Refused) {
-            let of = answers.entry(client_of(&call.request)).or_default();
-            of.push((call.reply, call.reply - call.send));
-        }
+        let took = match call.answer {
+            Answer::Unknown | Answer::Refused => u64::MAX,
+            _ => call.reply - call.send,
+        };
+        traffic.push((call.send, call.process, took));
         calls.entry(&call.request).or_default().push(call);
         if let Some(seq) = call.seq {
             requests.insert((&call.lock, seq), &call.request);
         }
     }
+    traffic.sort_unstable();
     let mut found = Vec::new();
     for hold in &index.holds {
         let key = (hold.acquire.lock.as_str(), hold.token >> LOCAL_BITS);
@@ -54,7 +50,7 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
             continue; // nothing is known of its requests
         };
         let why = match (hold.lost, hold.release) {
-            (Some(_), _) => lost(index, hold, calls, &answers),
+            (Some(_), _) => lost(index, hold, calls, &traffic),
             (None, Some(_)) => released(hold, calls),
             _ => None,
         };
@@ -91,26 +87,31 @@ fn valid_until(calls: &[&Call], lost: u64, way: u64, margin: u64) -> u64 {
     end
 }
 
-/// Whether a client got its answers late within a time: the machine, or the network, was busy.
-fn was_slow(answers: &Answers<'_>, client: &str, (from, until): (u64, u64), most: u64) -> bool {
-    let answers = answers.get(client).map_or(&[][..], Vec::as_slice);
-    let first = answers.partition_point(|(reply, _)| *reply < from);
-    let within = answers.iter().skip(first);
-    let within = within.take_while(|(reply, _)| *reply <= until);
+/// Whether other processes, which no fault reached, got most of their answers late within a time: the servers, or
+/// the machine, were busy.
+fn others_waited(
+    index: &Index<'_>,
+    hold: &Hold<'_>,
+    traffic: &Traffic,
+    window: (u64, u64),
+) -> bool {
+    let first = traffic.partition_point(|(send, ..)| *send < window.0);
+    let within = traffic.iter().skip(first);
+    let within = within.take_while(|(send, ..)| *send <= window.1);
+    let lock = hold.acquire.lock.as_str();
+    let mut quiet: HashMap<u32, bool> = HashMap::from([(hold.acquire.process, false)]);
     let (mut slow, mut all) = (0, 0);
-    for (_, took) in within {
-        all += 1;
-        slow += u64::from(*took > most);
+    for (_, process, took) in within {
+        let is_quiet = || index.is_quiet((Some(*process), lock), window, settle(index));
+        if *quiet.entry(*process).or_insert_with(is_quiet) {
+            all += 1;
+            slow += u64::from(*took > hold.acquire.lease / 8);
+        }
     }
     slow * 2 > all
 }
 
-fn lost(
-    index: &Index<'_>,
-    hold: &Hold<'_>,
-    calls: &[&Call],
-    answers: &Answers<'_>,
-) -> Option<String> {
+fn lost(index: &Index<'_>, hold: &Hold<'_>, calls: &[&Call], traffic: &Traffic) -> Option<String> {
     let lost = hold.lost?;
     let said = |call: &&&Call| matches!(call.answer, Answer::Lost | Answer::WasLost);
     match lost.reason.as_str() {
@@ -126,11 +127,11 @@ fn lost(
                 return Some(format!("it was acknowledged until {end}"));
             }
             let whose = (Some(hold.acquire.process), hold.acquire.lock.as_str());
-            let most = hold.acquire.lease / 8;
-            // A file has no network, and a process that keeps others from it is no reason.
-            let client = calls.first().map_or("", |call| client_of(&call.request));
-            let slow = !index.at_once() && was_slow(answers, client, window, most);
-            let busy = slow || index.lag(window) > most;
+            // It was last renewed a third of the lease after the acknowledgement that counts.
+            let waited = (lost.at.saturating_sub(hold.acquire.lease / 3 * 2), lost.at);
+            // A file has no servers, and a process that keeps others from it is no reason.
+            let slow = !index.at_once() && others_waited(index, hold, traffic, waited);
+            let busy = slow || index.lag(window) > hold.acquire.lease / 8;
             let quiet = index.is_quiet(whose, window, settle(index)) && !busy;
             quiet.then(|| "no fault kept its process from renewing it".to_owned())
         }
@@ -286,16 +287,36 @@ mod tests {
         passes(events);
     }
 
+    /// Calls of a process, one of them fast.
+    fn traffic(process: u32, took: u64) -> impl Iterator<Item = Event> {
+        (0..3).map(move |n| {
+            let at = (500 + n, 500 + n + if n == 0 { 1 } else { took });
+            match call(CallKind::Claim, "b", "other", at, Answer::Queued, None) {
+                Event::Call(call) => Event::Call(Call { process, ..call }),
+                other => other,
+            }
+        })
+    }
+
     #[test]
-    fn slow_answers_explain_a_loss_but_not_on_a_file() {
+    fn servers_that_keep_everybody_waiting_explain_a_loss_but_not_on_a_file() {
         let mut events = held(&[(400, Answer::Unknown)]);
         events.push(lost(1000, "unrenewed"));
-        let slow = (0..3).map(|n| {
-            let at = (200 + n, 600 + n);
-            call(CallKind::Claim, "b", "other", at, Answer::Queued, None)
+        let with = |process, took| {
+            let mut events = events.clone();
+            events.extend(traffic(process, took));
+            events
+        };
+        passes(with(2, 400));
+        fails(with(2, 20), Property::FalseLoss, &["no fault kept"]);
+        // Of the process itself they say nothing.
+        fails(with(1, 400), Property::FalseLoss, &["no fault kept"]);
+        let disturbed = Event::Fault(Fault {
+            process: Some(2),
+            ..trouble(500, 900)
         });
-        events.extend(slow);
-        passes(events.clone());
+        let disturbed = [with(2, 400), vec![disturbed]].concat();
+        fails(disturbed, Property::FalseLoss, &["no fault kept"]);
         let start = Event::Start(crate::history::Start {
             version: crate::history::VERSION,
             grace: 100,
@@ -303,7 +324,7 @@ mod tests {
             at_once: Some(50),
             ..crate::history::Start::default()
         });
-        let history = crate::history::History::new([vec![start], events].concat());
+        let history = crate::history::History::new([vec![start], with(2, 400)].concat());
         assert_eq!(super::super::check(&history).violations.len(), 1);
     }
 

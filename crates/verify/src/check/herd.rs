@@ -109,7 +109,7 @@ fn operations(index: &Index<'_>) -> Spans {
 fn faults(index: &Index<'_>) -> Spans {
     let after = index.longest_lease();
     // What is strange about a worker from its start makes nobody repeat anything.
-    let faults = index.history.faults().filter(|fault| !fault.is_condition());
+    let faults = index.faults.iter().filter(|fault| !fault.is_condition());
     Spans::of(faults.map(|fault| (fault.at, fault.until.saturating_add(after))))
 }
 

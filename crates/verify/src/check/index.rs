@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Property, Violation};
-use crate::history::{Acquire, Call, Event, History, Kind, Look, Lost, Outcome, Release};
+use crate::history::{Acquire, Call, Event, Fault, History, Kind, Look, Lost, Outcome, Release};
 
 /// One grant, from its acquire to its end.
 #[derive(Debug, Clone)]
@@ -63,6 +63,8 @@ pub(crate) struct Index<'h> {
     by_op: HashMap<u64, usize>,
     /// The longest lease and lock-delay of each lock.
     leases: HashMap<&'h str, u64>,
+    /// Checks ask for them again and again, and a history is long.
+    pub(super) faults: Vec<&'h Fault>,
     /// When the machine let us wait, and how long.
     pub(super) lags: Vec<super::reach::Late>,
     pub(crate) origin: u64,
@@ -75,6 +77,7 @@ impl<'h> Index<'h> {
             holds: Vec::new(),
             by_op: HashMap::new(),
             leases: HashMap::new(),
+            faults: history.faults().collect(),
             lags: super::reach::lags(&history.events),
             origin: history.start().map_or(0, |start| start.at),
         };

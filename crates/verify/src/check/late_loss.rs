@@ -49,11 +49,12 @@ fn valid_for(lease: u64) -> u64 {
     lease - lease / 100 - (lease / 10).min(10_000_000)
 }
 
-/// How long that is, read on a clock that is too fast by so many millionths. The hundredth in the margin
-/// is for this.
+/// How long that is, if it was read on a clock that is too fast by so many millionths. The hundredth in the
+/// margin is for this.
 fn on_clock(span: u64, drift: i64) -> u64 {
-    let off = span / 1_000_000 * drift.unsigned_abs();
-    if drift < 0 { span + off } else { span - off }
+    const MILLION: i128 = 1_000_000;
+    let exact = i128::from(span) * MILLION / (MILLION + i128::from(drift));
+    u64::try_from(exact).unwrap_or(span)
 }
 
 /// Until when the calls that were answered by `at` make a hold valid, with the call that does.

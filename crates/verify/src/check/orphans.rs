@@ -38,10 +38,39 @@ struct Facts<'h> {
     /// When each process had an answer, and how long that took.
     answers: HashMap<u32, Vec<(u64, u64)>>,
     /// When each process asked for each lock.
-    asked: HashMap<(u32, &'h str), Vec<Ask>>,
+    asked: HashMap<(u32, &'h str), Asks>,
     /// Guards by lock and number.
     guards: HashMap<(&'h str, u64), Vec<(Span, u64)>>,
     killed: BTreeMap<u32, u64>,
+}
+
+/// What a process asked for on one lock.
+#[derive(Default)]
+struct Asks {
+    /// In the order in which they began.
+    asks: Vec<Ask>,
+    /// How far the asks up to each of these reach.
+    reach: Vec<u64>,
+}
+
+impl Asks {
+    fn sort(&mut self) {
+        self.asks.sort_unstable_by_key(|ask| ask.span);
+        let ends = self.asks.iter().map(|ask| ask.span.1);
+        self.reach = ends
+            .scan(0, |reach, end| {
+                *reach = end.max(*reach);
+                Some(*reach)
+            })
+            .collect();
+    }
+
+    /// Those that overlap with a time, and perhaps others near it.
+    fn near(&self, (from, until): Span) -> &[Ask] {
+        let first = self.reach.partition_point(|reach| *reach < from);
+        let last = self.asks.partition_point(|ask| ask.span.0 <= until);
+        self.asks.get(first..last).unwrap_or_default()
+    }
 }
 
 struct Ask {
@@ -75,7 +104,7 @@ impl<'h> Facts<'h> {
                 }
                 Event::Waiting(waiting) if !ended.contains(&waiting.op) => {
                     let asked = facts.asked.entry((waiting.process, &waiting.lock));
-                    asked.or_default().push(Ask {
+                    asked.or_default().asks.push(Ask {
                         span: (waiting.invoke, u64::MAX),
                         group: true,
                     });
@@ -84,6 +113,7 @@ impl<'h> Facts<'h> {
             }
         }
         facts.polls.sort_unstable();
+        facts.asked.values_mut().for_each(Asks::sort);
         for hold in &index.holds {
             let key = (hold.acquire.lock.as_str(), hold.token >> LOCAL_BITS);
             let until = hold.ended().unwrap_or(u64::MAX);
@@ -95,7 +125,7 @@ impl<'h> Facts<'h> {
 
     fn ask(&mut self, acquire: &'h Acquire) {
         let asked = self.asked.entry((acquire.process, &acquire.lock));
-        asked.or_default().push(Ask {
+        asked.or_default().asks.push(Ask {
             span: (acquire.invoke, acquire.complete),
             group: acquire.group.is_some(),
         });
@@ -162,7 +192,8 @@ fn owned(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen) -> Vec<Span> {
         return spans;
     };
     let asked = facts.asked.get(&(process, seen.lock.as_str()));
-    for ask in asked.into_iter().flatten() {
+    let time = (seen.from, seen.until);
+    for ask in asked.into_iter().flat_map(|asks| asks.near(time)) {
         match seen.seq.is_none() || ask.group {
             true => spans.push(ask.span),
             // A grant whose notice was lost is found by the next look, after a sixth of a lease.

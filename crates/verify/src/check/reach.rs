@@ -15,7 +15,7 @@ impl<'h> Index<'h> {
         lock: &str,
     ) -> impl Iterator<Item = &'h Fault> {
         let slot = slot(self.namespace(), lock);
-        self.history.faults().filter(move |fault| {
+        self.faults.iter().copied().filter(move |fault| {
             !fault.harmless
                 && fault.process.is_none_or(|victim| Some(victim) == process)
                 && fault.lock.as_deref().is_none_or(|victim| victim == lock)

@@ -4,7 +4,7 @@
 //! Looked at where somebody waited for it all the time. The bound grows by what can really delay it: by the
 //! time that the next holder's process or the engine was disturbed; by a lease for each fault of the engine, after
 //! which leases may start anew; and by a lease for each other process that wanted the lock and was disturbed,
-//! for it may have been granted it in between.
+//! for it may have been granted it in between. A machine that stood still delays everybody by that time.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -59,7 +59,7 @@ fn judge(
     let lease = dead.acquire.lease + dead.acquire.delay;
     let bound = match index.history.start().and_then(|start| start.at_once) {
         Some(at_once) => at_once + dead.acquire.delay + 4 * index.lag((at, granted)),
-        None => lease + index.grace(),
+        None => lease + index.grace() + index.lag((at, granted)),
     };
     if granted <= at + bound + delays(index, claims, dead, (at, next)) {
         return None;
@@ -178,6 +178,17 @@ mod tests {
         let faults = vec![fault(None, 600, 800)];
         passes(with(2800, faults.clone()));
         fails(with(2801, faults), Property::Recovery, &["p2#1 (token 2)"]);
+    }
+
+    #[test]
+    fn a_machine_that_stood_still_delays_it_by_that_time() {
+        let lag = Event::Lag(crate::history::Lag { at: 900, by: 300 });
+        passes(with(1900, vec![lag.clone()]));
+        fails(
+            with(1901, vec![lag]),
+            Property::Recovery,
+            &["p2#1 (token 2)"],
+        );
     }
 
     #[test]

@@ -131,9 +131,12 @@ impl Etcd {
         let status = self.cluster.ctl(&["get", "x", "--write-out=json"])?;
         let revision = number_after(&status, "\"revision\":")
             .ok_or_else(|| Error::new(ErrorKind::Internal, format!("no revision in {status}")))?;
+        // Longer than the five seconds of `etcdctl`: the machine is busy.
+        let patience = "--command-timeout=60s";
+        let revision = revision.to_string();
         self.cluster
-            .ctl(&["compact", "--physical", &revision.to_string()])?;
-        self.cluster.ctl(&["defrag"]).map(drop)
+            .ctl(&["compact", "--physical", patience, &revision])?;
+        self.cluster.ctl(&["defrag", patience]).map(drop)
     }
 
     fn revoke(&self) -> Result<()> {

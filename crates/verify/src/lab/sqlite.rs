@@ -46,7 +46,7 @@ impl Sqlite {
         let folder = Folder::new("verify-lab")?;
         Ok(Self {
             disk: match Disk::check() {
-                Ok(()) => Some(Disk::mount(&folder, "disk", 64)?),
+                Ok(()) => Some(Disk::mount(&folder, "disk", 384)?),
                 Err(_) => None,
             },
             folder,

@@ -10,6 +10,7 @@
 -- ARGV[#KEYS + 6]    strict mode: the key that tells whether the data are those of this run
 -- ARGV[#KEYS + 7]    strict mode: the longest lease + lock-delay in ms; after a loss nothing is
 --                    granted for so long
+-- ARGV[#KEYS + 8]    the key of the highest number, or empty on a cluster, whose keys are in many slots
 --
 -- The reply is one packed string for each step, and then this server's time in ms since 2020.
 -- docs/stores/redis.md explains the state.
@@ -38,11 +39,14 @@
 -- reply: until then the ended claim is remembered, however many others end meanwhile. So a late copy is
 -- refused for one reason or the other, and one clock decides both.
 --
--- A key does not end before this clock has passed its last number, which may come from the clock of
--- another server. So the number after a name was forgotten is greater than all before.
+-- The number after a name was forgotten is greater than all before, also if this clock was set back, or if
+-- a number came from the clock of another server. The highest number of all names is kept for that, in a
+-- key of its own: a name without state begins after it. The key is written for each new name, and for the
+-- others once a second, because a number that is taken from the clock reserves the next second.
+-- On a cluster there is no such key. There a state does not end before this clock has passed its last number.
 
 -- The general case: any number of holders and waiters, leases that ran out, delays.
-local function general(now, micros, opens, watched, WAKE, EVENTS, TELL, REMEMBER)
+local function general(now, micros, opens, watched, WAKE, EVENTS, TELL, REMEMBER, HIGHEST)
 
 local unpack, pack, sub, find = struct.unpack, struct.pack, string.sub, string.find
 local call = redis.call
@@ -63,15 +67,23 @@ local function event(kind, record)
   end
 end
 
+-- The highest number of all names.
+local function highest()
+  return HIGHEST ~= '' and tonumber(redis.pcall('GET', HIGHEST)) or 0
+end
+
 local function load(key, state)
   K = key
   S = { limit = 0, taken = 0, held = 0, waiting = 0, first = 0, keep = 0, holders = '', waiters = '' }
   S.last, S.ends, S.kept, S.pseq, S.pending, S.powner, S.ended = 0, 0, 0, 0, '-', '', ''
   if not state then
+    S.last = highest()
+    S.before = S.last
     return
   end
   local form, memory, predecessor, at, bytes, seen
   form, S.last, S.ends, S.kept, memory, predecessor, at = unpack(HEAD, state)
+  S.before = S.last
   if predecessor > 0 then
     S.pseq, S.pending = unpack('<I8c1', state, at)
     S.powner = sub(state, at + 9, at + predecessor - 1)
@@ -105,8 +117,12 @@ local function save()
   if S.kept > last then
     last = S.kept
   end
-  if S.last > micros and S.last / 1000 > last then
-    last = (S.last - S.last % 1000) / 1000 + 1
+  if HIGHEST == '' then
+    if S.last > micros and S.last / 1000 > last then
+      last = (S.last - S.last % 1000) / 1000 + 1
+    end
+  elseif S.last > S.before and S.last > highest() then
+    redis.pcall('SET', HIGHEST, string.format('%.0f', S.last == micros and S.last + 1000000 or S.last))
   end
   local moved = S.ends < last + REMEMBER / 2 or S.ends > last + REMEMBER * 3 / 2
   if moved then

@@ -3,6 +3,7 @@ local call = redis.call
 
 local n = #KEYS
 local WAKE, EVENTS, TELL, REMEMBER, RUN = ARGV[n + 1], ARGV[n + 2], ARGV[n + 3], ARGV[n + 4], ARGV[n + 5]
+local HIGHEST = ARGV[n + 8]
 local HEAD = '<c1I8I8I8I4I2'
 local CROWD = '<I4I8I4I4I4I8I8I8'
 local RECORD = '<c1c16I8I8I8I4I4I4I2'
@@ -58,7 +59,7 @@ for i = 1, n do
   local state = redis.pcall('GET', key)
   -- What a short cut writes, until when it must be kept, its reply, and which client gets a message.
   local to_form, to_last, to_memory, body, needed, reply, channel, message
-  local ends, kept = 0, 0
+  local ends, kept, before, highest = 0, 0, 0, nil
   local failed = type(state) == 'table' and state.err
 
   -- The short cuts of a mutex: a claim of a free one; its release or renewal by a holder whom nobody
@@ -70,7 +71,10 @@ for i = 1, n do
     local form, last, memory, predecessor, at = 'M', 0, 0, 0, 32
     if state then
       form, last, ends, kept, memory, predecessor = unpack(HEAD, state)
-      at = 32 + memory
+      at, before = 32 + memory, last
+    elseif HIGHEST ~= '' then
+      highest = tonumber(redis.pcall('GET', HIGHEST)) or 0
+      last = highest
     end
     local request = sub(step, 2, 17)
     if op == 'c' then
@@ -152,8 +156,8 @@ for i = 1, n do
             local owner = unpack('<I2c0', state, rest)
             local ended = sub(sub(state, 32 + predecessor, 31 + memory) .. request
               .. pack('<I4', seq % 4294967296) .. 'r' .. sub(step, 26, 33), -232)
-            local before = pack('<I8c1', seq, 'r') .. owner
-            local remembered = pack('<I4I2', #before + #ended, #before) .. before .. ended
+            local former = pack('<I8c1', seq, 'r') .. owner
+            local remembered = pack('<I4I2', #former + #ended, #former) .. former .. ended
             local keep_until = unpack('<I8', step, 26)
             if keep_until > kept then
               kept = keep_until
@@ -185,7 +189,7 @@ for i = 1, n do
                     .. pack('<I4', #record) .. record .. sub(state, next + 4 + length)
                 end
                 channel = WAKE .. string.format('%08x%08x', unpack('>I4I4', heir))
-                message = heir .. 'G' .. pack('<I8', last) .. before
+                message = heir .. 'G' .. pack('<I8', last) .. former
                 reply = 'H'
               end
             end
@@ -198,9 +202,13 @@ for i = 1, n do
       if kept > needed then
         needed = kept
       end
-      if to_last > micros and to_last / 1000 > needed then
-        -- The number is ahead of this clock. The next one after the key has ended must be greater.
-        needed = (to_last - to_last % 1000) / 1000 + 1
+      if HIGHEST == '' then
+        if to_last > micros and to_last / 1000 > needed then
+          -- The number is ahead of this clock. The next one after the key has ended must be greater.
+          needed = (to_last - to_last % 1000) / 1000 + 1
+        end
+      elseif to_last > before and to_last > (highest or tonumber(redis.pcall('GET', HIGHEST)) or 0) then
+        redis.pcall('SET', HIGHEST, string.format('%.0f', to_last == micros and to_last + 1000000 or to_last))
       end
       if ends >= needed + remember / 2 and ends <= needed + remember * 3 / 2 then
         done = redis.pcall('SET', key, pack('<c1I8I8I8', to_form, to_last, ends, kept) .. to_memory .. body, 'KEEPTTL')
@@ -223,7 +231,7 @@ for i = 1, n do
       if refused and op == 'c' then
         done, reply = false, refused
       else
-        all = all or general(now, micros, opens, watched, WAKE, EVENTS, TELL, remember)
+        all = all or general(now, micros, opens, watched, WAKE, EVENTS, TELL, remember, HIGHEST)
         done, reply = pcall(all, key, state, step)
       end
     else
@@ -235,7 +243,7 @@ for i = 1, n do
         -- Memory is short, so the first write was refused. What is held can still be renewed and given
         -- up: after a write that cannot need memory, this script may write.
         redis.pcall('DEL', key .. ':')
-        all = all or general(now, micros, opens, watched, WAKE, EVENTS, TELL, remember)
+        all = all or general(now, micros, opens, watched, WAKE, EVENTS, TELL, remember, HIGHEST)
         done, reply = pcall(all, key, state, step)
         why = type(reply) == 'table' and reply.err or tostring(reply)
       end

@@ -199,6 +199,9 @@ impl Leader {
     /// out of reach it is repeated for the client's patience, and the leader is
     /// [`Suspect`](crate::Status::Suspect).
     ///
+    /// Values are not numbered. If a request is not answered, is repeated, and a copy of it reaches the
+    /// store after a later `proclaim`, the older value is shown again until the next one.
+    ///
     /// # Cancel safety
     ///
     /// Dropped before it completes, the value may or may not be published.

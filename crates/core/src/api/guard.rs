@@ -210,7 +210,7 @@ impl Guard {
     /// # Cancel safety
     ///
     /// Dropped before it completes, the release goes on in the background. The same holds after an
-    /// error: it is repeated until the store has heard or the lease has run out.
+    /// error: it is repeated until the store has heard, for a minute at least.
     ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {

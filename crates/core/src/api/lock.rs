@@ -134,7 +134,11 @@ impl Lock {
         self.claim(How::Try).await
     }
 
-    /// Waits for so long. `Ok(None)` when it was not granted in time.
+    /// Waits at most `span`; `Ok(None)` if it was not granted by then.
+    ///
+    /// If a request is unanswered at that moment, it is withdrawn first, which takes a little longer; if
+    /// that is not answered either, the outcome is an error that
+    /// [may have taken effect](crate::Error::may_have_taken_effect).
     ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {

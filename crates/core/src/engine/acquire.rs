@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use super::attempt::Attempt;
-use super::lane::{Entered, Slot, Waiting};
+use super::lane::{End, Entered, Slot, Waiting};
 use super::settings::backoff;
 use super::{Ask, Engine, Tenure, drive, patient, valid_for};
 use crate::store::ClaimReply;
@@ -95,6 +95,9 @@ impl Engine {
             if matches!(&reply, Some(Err(error)) if !error.may_have_taken_effect()) {
                 attempt.unknown = before;
             }
+            if matches!(reply, Some(Ok(_))) && lane.trouble().is_some() {
+                lane.set_trouble(None);
+            }
             let error = match reply {
                 Some(Ok(ClaimReply::Granted(grant))) => {
                     return attempt.granted(grant, sent, ask.owner.clone()).map(Some);
@@ -114,8 +117,14 @@ impl Engine {
                 }
                 // Only a repeated request can be gone: it ran out between two tries.
                 Some(Ok(ClaimReply::Gone(_))) => {
-                    // The earlier try may still be under way: see the driver.
-                    drive::withdraw_in_background(self, attempt.claim.clone());
+                    // The earlier try may still be under way: see the driver. A try can be told no by
+                    // the next answer, so it waits for the acknowledgement.
+                    match how {
+                        How::Try => attempt.withdrawn(patience).await?,
+                        How::Wait | How::Until(_) => {
+                            drive::withdraw_in_background(self, attempt.claim.clone());
+                        }
+                    }
                     attempt.renew_request()?;
                     continue;
                 }
@@ -148,14 +157,20 @@ impl Engine {
             () = self.clock.sleep_until(deadline) => {}
         }
         let lane = waiting.lane().clone();
-        match waiting.end() {
-            Some(outcome) => outcome.map(Some),
-            // The store has not been answering: whether we hold it is not known, and being
-            // withdrawn. That is not the same as "no".
-            None => match lane.trouble() {
-                Some(trouble) => Err(trouble),
-                None => Ok(None),
-            },
+        let end = waiting.end();
+        // The store has not been answering: whether we hold it is not known, and being withdrawn. That
+        // is not the same as "no".
+        match (end, lane.trouble()) {
+            (End::Told(outcome), _) => outcome.map(Some),
+            (_, Some(trouble)) => Err(trouble),
+            (End::Nothing, None) => Ok(None),
+            (End::Unanswered(withdrawn), None) => {
+                let patience = self.patience(how, self.clock.now());
+                match patient(&self.clock, patience, withdrawn).await {
+                    Some(Ok(true)) => Ok(None),
+                    _ => Err(unanswered()),
+                }
+            }
         }
     }
 

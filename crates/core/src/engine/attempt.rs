@@ -78,6 +78,11 @@ impl Attempt {
     pub(super) async fn settle_unknown(mut self, patience: Duration) -> Result<()> {
         // The lane is free at once: another claim of this process has another request id.
         self.slot = None;
+        self.withdrawn(patience).await
+    }
+
+    /// Withdraws the claim, and waits until the store has acknowledged that. Goes on if the caller leaves.
+    pub(super) async fn withdrawn(&self, patience: Duration) -> Result<()> {
         let (engine, claim) = (self.lane.engine().clone(), self.claim.clone());
         let clock = engine.clock.clone();
         let (tell, told) = oneshot::channel();

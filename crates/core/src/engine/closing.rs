@@ -5,8 +5,8 @@
 //! hold is in the renewal schedule and is lost, or is lost when it wants to get there.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -18,11 +18,43 @@ use crate::{Error, ErrorKind, Result};
 /// The longest time that a clean end waits for the store.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Whether the client has been closed.
+/// Whether the client has been closed, and what came of it.
 #[derive(Debug, Default)]
 pub(super) struct Closing {
     closed: AtomicBool,
     changed: Notify,
+    outcome: OnceLock<Result<()>>,
+    ended: Notify,
+}
+
+impl Closing {
+    /// The outcome, once there is one.
+    async fn ended(&self) -> Result<()> {
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if let Some(outcome) = self.outcome.get() {
+                return outcome.clone();
+            }
+            ended.await;
+        }
+    }
+}
+
+/// The work of the end. Whatever becomes of it, those who wait for the end go on.
+struct Ending(Arc<Engine>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let closing = &self.0.closing;
+        closing.outcome.get_or_init(|| {
+            Err(Error::new(
+                ErrorKind::Internal,
+                "the end of the client was not reached",
+            ))
+        });
+        closing.ended.notify_waiters();
+    }
 }
 
 impl Engine {
@@ -72,12 +104,27 @@ impl Engine {
         }
     }
 
-    /// Ends everything: waiters get an error, holds are released, the session is closed.
+    /// Ends everything: waiters get an error, holds are released, the session is closed. All calls wait
+    /// for the same end, which is reached although they are dropped.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         // In a forked child this would end the session of the parent.
-        if !self.is_ours() || self.closing.closed.swap(true, Ordering::AcqRel) {
+        if !self.is_ours() {
             return Ok(());
         }
+        if !self.closing.closed.swap(true, Ordering::AcqRel) {
+            self.end_claims();
+            let engine = self.clone();
+            let ending = async move { Ending(engine).0.end_session().await };
+            if crate::keeper::spawn(ending).is_err() {
+                // Without a keeper the caller must do.
+                Ending(self.clone()).0.end_session().await;
+            }
+        }
+        self.closing.ended().await
+    }
+
+    /// From here on nothing is valid, and nobody waits.
+    fn end_claims(self: &Arc<Self>) {
         for claim in self.open.close() {
             drive::withdraw_in_background(self, claim);
         }
@@ -89,12 +136,17 @@ impl Engine {
             leave::end_closed(&hold);
         }
         self.closing.changed.notify_waiters();
+    }
+
+    /// Once the work that is left has been done, or has had its time.
+    async fn end_session(&self) {
         tokio::select! {
             biased;
             () = self.tasks.idle() => {}
             () = self.clock.sleep(self.settings.patience.min(FAREWELL)) => {}
         }
         self.renewer.stop();
-        self.store.close().await
+        let outcome = self.store.close().await;
+        self.closing.outcome.get_or_init(|| outcome);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::acquire::still_valid;
@@ -11,27 +12,40 @@ use super::lane::{Lane, Slot};
 use super::settings::{backoff, insist_for, poll_after};
 use super::{Engine, Hold, patient};
 use crate::store::{Claim, ClaimReply, Grant, Queued, Wake, Wakes};
-use crate::{BootTime, Effect, Error, ErrorKind, telemetry};
+use crate::{BootTime, Effect, Error, ErrorKind, Result, telemetry};
 
 /// Starts a driver for a claim, with what is known of it already, and the store's answer if there is
 /// one. The lane counts it as a driver; `sent` says whether a request may have reached the store.
 pub(super) fn start(slot: Slot, claim: Claim, heard: Heard, sent: bool, queued: Option<Queued>) {
     let (engine, lane) = (slot.engine().clone(), slot.lane().clone());
-    let driver = Driver {
+    let mut driver = Driver {
         engine: engine.clone(),
         lane: lane.clone(),
         claim,
         heard,
         sent,
+        unanswered: false,
         failing: None,
         at_work: true,
     };
-    if let Err(error) = engine.tasks.spawn(
-        driver
-            .run(slot, queued)
-            .instrument(tracing::Span::current()),
-    ) {
-        lane.fail_all(&error);
+    if sent && queued.is_none() {
+        driver.asks();
+    }
+    // The slot follows once the task runs. If it were dropped with a task that cannot be started, the
+    // lane would start the next driver at once, which cannot be started either.
+    let (give, take) = oneshot::channel();
+    let driving = async move {
+        if let Ok(slot) = take.await {
+            driver.run(slot, queued).await;
+        }
+    };
+    let spawned = engine
+        .tasks
+        .spawn(driving.instrument(tracing::Span::current()));
+    match spawned {
+        Ok(()) => drop(give.send(slot)),
+        Err(error) if sent => lane.fail_all(&error.with_effect(Effect::Possible)),
+        Err(error) => lane.fail_all(&error),
     }
 }
 
@@ -43,6 +57,8 @@ struct Driver {
     heard: Heard,
     /// Whether a request may have reached the store.
     sent: bool,
+    /// Whether the store has not answered the last request. The lane counts it.
+    unanswered: bool,
     /// Since when, and how often, the store has not answered.
     failing: Option<(BootTime, u32)>,
     /// Whether the lane counts it as a driver.
@@ -64,9 +80,13 @@ impl Driver {
         loop {
             if self.lane.dismiss_surplus() {
                 self.at_work = false;
+                let leaver = self.lane.next_leaver();
+                self.answered();
                 // The lane is free at once: a new claim may queue while this one is withdrawn.
                 drop((listener, slot));
-                withdraw(&self.engine, &self.claim).await;
+                let withdrawn = withdraw(&self.engine, &self.claim).await;
+                // The caller may have left.
+                let _ = leaver.map(|leaver| leaver.send(withdrawn));
                 return;
             }
             // Listening starts before the claim is repeated, so that no hint falls between.
@@ -94,26 +114,42 @@ impl Driver {
         }
     }
 
+    /// Sends the claim and waits for the answer. `None` when nobody is left who needs it.
+    async fn ask(&self) -> Option<Option<Result<ClaimReply>>> {
+        let patience = self.engine.settings.patience;
+        let claiming = self.engine.store.claim(&self.claim);
+        let mut claiming = std::pin::pin!(patient(&self.engine.clock, patience, claiming));
+        loop {
+            tokio::select! {
+                biased;
+                reply = &mut claiming => return Some(reply),
+                // While the store is slow. The answer may be the grant for somebody else.
+                () = self.lane.left() => if self.lane.has_surplus() {
+                    return None;
+                },
+            }
+        }
+    }
+
     /// Claims once more. `None` when the request has ended and a new one takes its place.
     async fn round(&mut self) -> Option<Round> {
         let sent = self.engine.clock.now();
         self.heard.sending(sent);
-        let before = std::mem::replace(&mut self.sent, true);
-        let patience = self.engine.settings.patience;
-        let claiming = patient(
-            &self.engine.clock,
-            patience,
-            self.engine.store.claim(&self.claim),
-        );
-        let left = self.lane.left();
-        let reply = tokio::select! {
-            biased;
-            reply = claiming => reply,
-            // Somebody left while the store is slow: see whether this driver is still needed.
-            () = left => return Some(Round::Wait(Duration::ZERO)),
+        let before = (self.sent, self.unanswered);
+        self.sent = true;
+        self.asks();
+        let Some(reply) = self.ask().await else {
+            return Some(Round::Wait(Duration::ZERO));
         };
-        if matches!(&reply, Some(Err(error)) if !error.may_have_taken_effect()) {
-            self.sent = before;
+        match &reply {
+            Some(Ok(_)) => self.answered(),
+            Some(Err(error)) if !error.may_have_taken_effect() => {
+                self.sent = before.0;
+                if !before.1 {
+                    self.answered();
+                }
+            }
+            _ => {}
         }
         Some(match reply {
             Some(Ok(ClaimReply::Granted(grant))) => {
@@ -189,7 +225,13 @@ impl Driver {
                     None => *wakes = None,
                 },
                 () = &mut sleep => return None,
-                () = &mut left => return None,
+                () = &mut left => {
+                    left.set(self.lane.left());
+                    left.as_mut().enable();
+                    if self.lane.has_surplus() {
+                        return None;
+                    }
+                }
             }
         }
     }
@@ -197,7 +239,22 @@ impl Driver {
     fn deliver(mut self, slot: Slot, grant: Grant, sent: BootTime) {
         let hold = Hold::new(slot, &self.claim, grant, sent);
         self.at_work = false;
+        self.answered();
         self.lane.deliver(hold);
+    }
+
+    /// A request is on its way.
+    fn asks(&mut self) {
+        if !std::mem::replace(&mut self.unanswered, true) {
+            self.lane.count_unanswered(true);
+        }
+    }
+
+    /// What became of the last request is known.
+    fn answered(&mut self) {
+        if std::mem::replace(&mut self.unanswered, false) {
+            self.lane.count_unanswered(false);
+        }
     }
 
     /// The error with what earlier requests may have done.
@@ -253,6 +310,7 @@ impl Driver {
 impl Drop for Driver {
     /// It panicked, or could not be started: nobody works for its waiter any more.
     fn drop(&mut self) {
+        self.answered();
         if !self.at_work {
             return;
         }

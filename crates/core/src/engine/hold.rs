@@ -201,10 +201,11 @@ impl Hold {
 
     /// Marks it lost if its deadline has passed.
     pub(super) fn check_deadline(self: &Arc<Self>) {
+        // The clock first: a renewal that is acknowledged between the two must not be overlooked.
+        let now = self.engine.clock.now();
         let Some(deadline) = self.deadline() else {
             return;
         };
-        let now = self.engine.clock.now();
         if now >= deadline {
             let capped = self.cap.is_some_and(|cap| now >= cap && cap <= deadline);
             self.lose(if capped {

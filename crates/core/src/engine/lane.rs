@@ -44,6 +44,11 @@ struct State {
     live: u32,
     /// Those of them that a driver on the keeper works on.
     driven: u32,
+    /// Those of them whose last request the store has not answered.
+    unanswered: u32,
+    /// Callers whose time was up while a request was unanswered, at most one for each driver that is
+    /// one too many: they hear whether that claim was withdrawn.
+    leavers: VecDeque<oneshot::Sender<bool>>,
     next_id: u64,
     /// The error that drivers meet at present, while they still hope.
     trouble: Option<Error>,
@@ -147,6 +152,7 @@ impl Lane {
             false => state.waiters.push_back(waiter),
         }
         telemetry::queued(state.waiters.len());
+        state.settle_leavers();
         Waiting {
             lane: self.clone(),
             id,
@@ -211,6 +217,7 @@ impl Lane {
                 other => break other,
             }
         };
+        state.settle_leavers();
         drop(state);
         match waiter {
             Some(waiter) => {
@@ -233,9 +240,31 @@ impl Lane {
         state.driven = state.driven.saturating_sub(1);
     }
 
+    /// A request of a driver is on its way, or has been answered.
+    pub(super) fn count_unanswered(&self, one_more: bool) {
+        let mut state = self.state();
+        state.unanswered = match one_more {
+            true => state.unanswered + 1,
+            false => state.unanswered.saturating_sub(1),
+        };
+    }
+
+    /// The caller that wants to hear of the withdrawal by a driver that has just been dismissed.
+    pub(super) fn next_leaver(&self) -> Option<oneshot::Sender<bool>> {
+        let mut state = self.state();
+        let leaver = state.leavers.pop_front();
+        state.settle_leavers();
+        leaver
+    }
+
     /// Tells every waiter that it cannot be done.
     pub(super) fn fail_all(&self, error: &Error) {
-        let waiters = std::mem::take(&mut self.state().waiters);
+        let mut state = self.state();
+        let waiters = std::mem::take(&mut state.waiters);
+        // Whether their claims are withdrawn is not known.
+        let leavers = std::mem::take(&mut state.leavers);
+        drop(state);
+        drop(leavers);
         for waiter in waiters {
             drop(waiter.tell.send(Err(error.clone())));
         }
@@ -255,13 +284,7 @@ impl Lane {
 
     /// Whether a driver would be dismissed now.
     pub(super) fn has_surplus(&self) -> bool {
-        let state = self.state();
-        let waiting = state
-            .waiters
-            .iter()
-            .filter(|waiter| !waiter.tell.is_closed())
-            .count();
-        state.driven as usize > waiting
+        self.state().surplus() > 0
     }
 
     /// Completes when a waiter may have left.
@@ -291,6 +314,28 @@ impl Lane {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// How many drivers there are for nobody.
+    fn surplus(&self) -> usize {
+        let driven = self.driven as usize;
+        // Most often there are more waiters than drivers: not all of them need to be looked at.
+        let waiting = self.waiters.iter();
+        let waiting = waiting.filter(|waiter| !waiter.tell.is_closed());
+        driven - waiting.take(driven).count()
+    }
+
+    /// A driver that has somebody to work for again withdraws nothing: what it is granted goes to that
+    /// waiter, so the caller that left has definitely not got it.
+    fn settle_leavers(&mut self) {
+        let surplus = self.surplus();
+        while self.leavers.len() > surplus {
+            let leaver = self.leavers.pop_back();
+            // The caller may have left.
+            let _ = leaver.map(|leaver| leaver.send(true));
+        }
     }
 }
 
@@ -358,21 +403,45 @@ impl Waiting {
         outcome.map_err(|_| gone())?
     }
 
-    /// Ends the wait: what arrived in the last moment, or nothing.
-    pub(super) fn end(mut self) -> Option<Result<Tenure>> {
-        let mut told = self.told.take()?;
+    /// Ends the wait.
+    pub(super) fn end(mut self) -> End {
+        let Some(mut told) = self.told.take() else {
+            return End::Nothing;
+        };
         told.close();
         let last = told.try_recv().ok();
-        self.leave();
-        last
-    }
-
-    fn leave(&self) {
-        let mut state = self.lane.state();
-        state.waiters.retain(|waiter| waiter.id != self.id);
+        let mut state = self.leave();
+        let unanswered = (state.unanswered as usize).min(state.surplus());
+        let end = match last {
+            Some(last) => End::Told(Box::new(last)),
+            None if unanswered > state.leavers.len() => {
+                let (tell, told) = oneshot::channel();
+                state.leavers.push_back(tell);
+                End::Unanswered(told)
+            }
+            None => End::Nothing,
+        };
         drop(state);
         self.lane.left.notify_waiters();
+        end
     }
+
+    fn leave(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lane.state();
+        state.waiters.retain(|waiter| waiter.id != self.id);
+        state
+    }
+}
+
+/// What a wait came to that was given up.
+pub(super) enum End {
+    /// What arrived in the last moment.
+    Told(Box<Result<Tenure>>),
+    /// Nothing.
+    Nothing,
+    /// Nothing, but a request that was made for it has not been answered. Hears `true` once it cannot
+    /// take effect any more.
+    Unanswered(oneshot::Receiver<bool>),
 }
 
 impl Drop for Waiting {
@@ -384,7 +453,8 @@ impl Drop for Waiting {
             told.close();
             // A tenure that arrived is dropped here, and so passes on or goes back.
             drop(told.try_recv());
-            self.leave();
+            drop(self.leave());
+            self.lane.left.notify_waiters();
         }
     }
 }

@@ -33,8 +33,10 @@ impl Run {
         } else if hits(plan.jumps) {
             self.jump()
         } else if hits(plan.refusals) {
-            hook::refuse(1);
-            self.lab.note(|| "the next spawn is refused".to_owned());
+            let count = u32::try_from(1 + self.below(3)).unwrap_or(1);
+            hook::refuse(count);
+            self.lab
+                .note(|| format!("the next {count} spawns are refused"));
             self.mark(9_000);
             true
         } else {

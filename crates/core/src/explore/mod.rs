@@ -78,3 +78,35 @@ fn a_seed_replays_exactly() {
         assert!(same, "seed {seed}: {} and {} steps", a.steps, b.steps);
     }
 }
+
+/// On a machine without threads left nothing can be driven: callers get an error, and each only once.
+#[test]
+fn without_a_keeper_waiters_get_an_error() {
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
+
+    let context = crate::Clinch::context("app").unwrap();
+    let store = std::sync::Arc::new(crate::memory::MemoryStore::new(context.clone()));
+    let other = crate::Clinch::context("app").unwrap();
+    let sibling = std::sync::Arc::new(store.sibling(other.clone()));
+    let (here, there) = (
+        crate::Clinch::builder(store, context).build(),
+        crate::Clinch::builder(sibling, other).build(),
+    );
+    let _held = crate::blocking::block_on(there.lock("a").acquire()).unwrap();
+    hook::enter(1, false);
+    hook::refuse(u32::MAX);
+    let lock = here.lock("a");
+    for _ in 0..2 {
+        let mut waiting = Box::pin(lock.acquire());
+        let polled = waiting
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Err(error)) = polled else {
+            panic!("{polled:?}");
+        };
+        // The claim is in the queue, and nobody can withdraw it.
+        assert!(error.may_have_taken_effect(), "{error}");
+    }
+    hook::leave();
+}

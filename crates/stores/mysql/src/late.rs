@@ -5,7 +5,8 @@
 //! copy of it that comes after any answer to its claim finds another one. A claim by `take` says until when it may be applied as a new one, by the server's
 //! clock. The client estimates that clock; a wrong estimate costs a round trip and no safety, because
 //! the server judges. If a copy of the claim had no reply, the end of the claim is remembered in the
-//! row until the server's clock has passed the latest moment of that copy.
+//! row until the server's clock has passed the latest moment of that copy. Of a claim that was ended by
+//! somebody else, or by time, only its client knows that: such an end is remembered in any case.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,7 @@ use crate::row::span;
 
 /// For how long a statement that has begun may take until it has its row: the server's clock is read
 /// when it begins. Waits for locks end after a second each.
-pub(crate) const HOLD_UP: Duration = Duration::from_secs(5);
+const HOLD_UP: Duration = Duration::from_secs(5);
 /// For how long the client remembers a copy without a reply, beyond its latest moment: servers whose
 /// clocks are set back judge by them.
 const MEMORY: Duration = Duration::from_secs(600);
@@ -50,8 +51,8 @@ impl Late {
 
     /// The latest moment, by the server's clock, at which a claim that is sent now may be applied.
     ///
-    /// Before half of its lease is over, so that a hold that a repetition got is not forgotten by
-    /// then, even if its client is dead. 0 if the server's clock is not known.
+    /// Before half of its lease is over, so that it is not much later than the end of a hold that another
+    /// copy got: see [`after`](Self::after). 0 if the server's clock is not known.
     pub(crate) fn latest(&self, lease: Duration) -> u64 {
         let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((when, servers)) = heard else {
@@ -65,6 +66,15 @@ impl Late {
     /// The same for a claim that demands a row as it was read at `now` by the server's clock.
     pub(crate) fn latest_after(&self, now: u64) -> u64 {
         now.saturating_add(span(self.patience()))
+    }
+
+    /// For how long the end of a claim has to be remembered by those who do not know its copies.
+    ///
+    /// Its client sends the next copy when it has waited for a reply to the one before, and none is
+    /// applied later than half a lease after it was sent. The client's `timeout` is not known: it is taken
+    /// to be ours, or less than the lease.
+    pub(crate) fn after(&self, lease: Duration) -> Duration {
+        lease.min(MEMORY) + self.patience() + HOLD_UP
     }
 
     /// Nobody waits for a reply any more after that.

@@ -40,7 +40,7 @@ pub(crate) struct Reply {
     pub(crate) failed: Option<Trouble>,
     /// How long it took.
     pub(crate) took: Duration,
-    /// Whether an earlier copy of the request had no reply, and may still arrive.
+    /// Whether an earlier copy of the request had no reply: it may have been applied, or may still arrive.
     pub(crate) repeated: bool,
 }
 
@@ -212,7 +212,8 @@ impl Pool {
         self.put_back(conn);
         match outcome {
             // The server has ended a connection that idled: it has hardly seen this request, and if
-            // it has, the request id makes it harmless to say it again.
+            // it has, the request id makes it harmless to say it again. What the second copy is told need
+            // not be true of the first, so the reply says that there was one.
             Err(Trouble::Lost(why))
                 if reused && how != How::TextOnce && !why.starts_with(NO_ANSWER) =>
             {

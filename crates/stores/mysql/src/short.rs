@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use clinch_core::store::{Claim, ClaimReply, Grant, Hold, ReleaseReply};
-use clinch_core::{Clock, Result};
+use clinch_core::{Clock, Effect, Result};
 
+use crate::error::Trouble;
 use crate::known::{Free, Names};
 use crate::late::Late;
 use crate::pool::{How, Pool, Reply};
@@ -52,7 +53,8 @@ impl Short {
         };
         let lease = span(claim.lease);
         if let Some(free) = self.known.take_free(&claim.name)
-            && let Some(grant) = self.retake(key, &content, lease, free, seen).await?
+            && let Some(quiet) = self.quiet.until()
+            && let Some(grant) = self.retake(key, claim, &content, free, seen, quiet).await?
         {
             self.known.held(claim, grant.seq);
             return Ok(Tried::Done(Answer::Claim(ClaimReply::Granted(grant))));
@@ -90,21 +92,24 @@ impl Short {
     ///
     /// A copy of the statement that comes late finds another version and does nothing, whatever has
     /// become of the claim; and if its own first copy was there before, the longer statement that
-    /// follows finds the claim in the row.
+    /// follows finds the claim in the row. Should that one fail, the first copy must not be forgotten.
     async fn retake(
         &self,
         key: &Key,
+        claim: &Claim,
         content: &Content,
-        lease: u64,
         free: Free,
         seen: u64,
+        quiet: u64,
     ) -> Result<Option<Grant>> {
-        let Some(quiet) = self.quiet.until() else {
-            return Ok(None);
-        };
+        let lease = span(claim.lease);
         let sql = names::retake(key, content, lease, free.version, seen, quiet);
-        let reply = self.send(&sql, How::Prepared, &mut false).await?;
-        Ok(reply.number_if_changed().map(|seq| Grant {
+        let mut unanswered = false;
+        let reply = self.send(&sql, How::Prepared, &mut unanswered).await;
+        if unanswered {
+            self.late.no_reply(claim.request, quiet);
+        }
+        Ok(reply?.number_if_changed().map(|seq| Grant {
             seq,
             predecessor: Some(free.before),
         }))
@@ -115,16 +120,23 @@ impl Short {
         let (request, farewell) = (id(hold.request), farewell(hold.request, hold.seq));
         let watch = self.quiet.watch();
         let sql = names::give(key, &request, hold.seq, &farewell, MEMORY, watch);
-        let reply = self.send(&sql, How::Prepared, &mut false).await?;
+        let mut unanswered = false;
+        let reply = self.send(&sql, How::Prepared, &mut unanswered).await?;
         let Some(version) = reply.number_if_changed() else {
+            if unanswered {
+                // Perhaps because the first copy has given it up, and the row may have forgotten that. Whoever
+                // asks again knows how to take a "no".
+                let lost = Trouble::Lost("the reply to a release was lost".to_owned());
+                return Err(lost.into_error(self.pool.to()));
+            }
             return Ok(Tried::Row(None));
         };
         self.known.released(hold, version);
         Ok(Tried::Done(Answer::Release(ReleaseReply::Released)))
     }
 
-    /// Sends a statement, again where the server has rolled it back. Says whether a copy of it may
-    /// still arrive.
+    /// Sends a statement, again where the server has rolled it back. Says whether a copy of it was not
+    /// answered: it may have been applied, or may still arrive. An error says so, too.
     async fn send(&self, sql: &Sql, how: How, unanswered: &mut bool) -> Result<Reply> {
         let clock = Clock::boot();
         let give_up = clock.now() + self.pool.timeout();
@@ -141,7 +153,12 @@ impl Short {
             };
             *unanswered |= trouble.is_unanswered();
             if !trouble.is_race() || clock.now() >= give_up {
-                return Err(trouble.into_error(self.pool.to()));
+                let error = trouble.into_error(self.pool.to());
+                // A refusal of the last copy says nothing about the first.
+                return Err(match *unanswered {
+                    true => error.with_effect(Effect::Possible),
+                    false => error,
+                });
             }
             self.pool.raced(&trouble);
         }

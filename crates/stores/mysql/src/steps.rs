@@ -1,10 +1,12 @@
 //! What a step does to the state of a name.
 
-use clinch_core::machine::{NameState, Outcome, Phase, Sequence};
-use clinch_core::store::{Claim, ClaimReply, Evicted, Hold, ReleaseReply, RenewReply, Renewal};
+use clinch_core::machine::{Ended, Entry, NameState, Outcome, Phase, Sequence};
+use clinch_core::store::{
+    Claim, ClaimReply, Ending, Evicted, Hold, ReleaseReply, RenewReply, Renewal,
+};
 use clinch_core::{BootTime, RequestId, Result};
 
-use crate::late::{HOLD_UP, Late};
+use crate::late::Late;
 use crate::row::{Row, moment, remember_in_time};
 
 /// A step of the general way.
@@ -69,12 +71,14 @@ pub(crate) fn apply(
     if !row.recent {
         end_in_time(&mut state, now + row.slack);
     }
+    let run_out = |entry: &&Entry| entry.until <= now && !entry.is_delayed();
+    let run_out: Vec<_> = state.entries.iter().filter(run_out).cloned().collect();
     let greatest = row.seq.unwrap_or(0).max(row.floor).max(seen);
     let mut tokens = Tokens(greatest.max(row.now.saturating_sub(1)));
     let answers = steps
         .iter()
         .map(|step| {
-            let answer = one(&mut state, step, now, &mut tokens, &mut out);
+            let answer = one(&mut state, step, now, &mut tokens, &mut out, late);
             let ended = match step {
                 Step::Release(hold) => hold.request,
                 Step::Withdraw(claim) => claim.request,
@@ -86,6 +90,9 @@ pub(crate) fn apply(
             answer
         })
         .collect();
+    for entry in &run_out {
+        keep(&mut state, entry, Ending::Expired, entry.until, late);
+    }
     remember_in_time(&mut state, now);
     keep_leases(&before, &mut state);
     Changed {
@@ -104,6 +111,7 @@ fn one(
     now: BootTime,
     tokens: &mut Tokens,
     out: &mut Outcome,
+    late: &Late,
 ) -> Result<Answer> {
     Ok(match step {
         Step::Claim(claim) => {
@@ -125,13 +133,11 @@ fn one(
             Answer::Done
         }
         Step::Evict(seq) => {
-            let held = state.entries.iter().filter(|e| e.seq().is_some());
-            let held: Vec<_> = held.map(|e| (e.request, e.lease)).collect();
+            let before = state.entries.clone();
             let evicted = state.evict(*seq, now, tokens, out);
-            // Only their clients know whether a copy of their claims may still arrive: none does after
-            // half a lease.
-            for (request, lease) in held {
-                state.keep(request, now + lease + HOLD_UP);
+            let broken = |e: &&Entry| e.seq().is_some_and(|seq| evicted.seqs.contains(&seq));
+            for entry in before.iter().filter(broken) {
+                keep(state, entry, Ending::Evicted, now, late);
             }
             Answer::Evicted(evicted)
         }
@@ -140,6 +146,24 @@ fn one(
             Answer::Done
         }
     })
+}
+
+/// Remembers a claim that was ended by somebody else, or by time, for as long as a copy of it may arrive:
+/// only its client knows whether there is one. Where many end at once, the machine may have forgotten
+/// the first of them by now.
+fn keep(state: &mut NameState, entry: &Entry, ending: Ending, at: BootTime, late: &Late) {
+    if !state.ended.iter().any(|e| e.request == entry.request) {
+        let ended = Ended {
+            request: entry.request,
+            seq: entry.seq(),
+            owner: entry.owner.clone(),
+            ending,
+            at,
+            keep: at,
+        };
+        state.ended.insert(0, ended);
+    }
+    state.keep(entry.request, at + late.after(entry.lease));
 }
 
 /// No claim ends later than its whole lease from now, unless the server's clock was set back since:
@@ -169,5 +193,135 @@ fn keep_leases(before: &NameState, after: &mut NameState) {
         {
             entry.until = entry.until.max(until);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clinch_core::{Identity, Name, OwnerId};
+
+    use super::*;
+    use crate::row::Content;
+
+    const SECOND: u64 = 1_000_000;
+    const LEASE: Duration = Duration::from_secs(4);
+    /// More than a row remembers by count.
+    const MANY: u128 = 12;
+
+    struct World {
+        row: Row,
+        late: Late,
+        identity: Identity,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                row: Row {
+                    seq: Some(1),
+                    content: Content::default(),
+                    now: 1000 * SECOND,
+                    watched: false,
+                    floor: 0,
+                    recent: false,
+                    slack: Duration::ZERO,
+                },
+                late: Late::new(Duration::from_secs(5)),
+                identity: Identity::new(),
+            }
+        }
+
+        fn pass(&mut self, seconds: u64) {
+            self.row.now += seconds * SECOND;
+        }
+
+        fn claim(&self, request: u128, limit: u32) -> Claim {
+            Claim {
+                name: Name::new("a").unwrap(),
+                request: RequestId::from_u128(request),
+                owner: OwnerId::new("me"),
+                client: self.identity.info().clone(),
+                units: 1,
+                limit,
+                lease: LEASE,
+                lock_delay: Duration::ZERO,
+                label: None,
+                value: None,
+                queue: true,
+            }
+        }
+
+        fn step(&mut self, step: Step) -> Answer {
+            let state = self.row.state(&Name::new("a").unwrap()).unwrap();
+            let mut changed = apply(&self.row, state, &[&step], 0, &self.late);
+            self.row.seq = Some(changed.seq);
+            self.row.content = Content::of_state(&changed.state);
+            changed.answers.remove(0).unwrap()
+        }
+
+        fn claims(&mut self, request: u128, limit: u32) -> ClaimReply {
+            let claim = self.claim(request, limit);
+            match self.step(Step::Claim(claim)) {
+                Answer::Claim(reply) => reply,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        /// Others take it and give it up, one after the other.
+        fn others_come_and_go(&mut self, limit: u32) {
+            for request in 0..MANY {
+                let claim = self.claim(1000 + request, limit);
+                let taken = self.step(Step::Claim(claim.clone()));
+                let granted = matches!(taken, Answer::Claim(ClaimReply::Granted(_)));
+                assert!(granted, "{taken:?}");
+                self.step(Step::Withdraw(claim));
+            }
+        }
+
+        fn all_are_gone(&mut self, limit: u32) {
+            for request in 1..=MANY {
+                let late = self.claims(request, limit);
+                assert!(matches!(late, ClaimReply::Gone(_)), "{request}: {late:?}");
+            }
+        }
+    }
+
+    /// Copies of their claims may arrive within three times the patience of a client and half a lease.
+    #[test]
+    fn claims_that_ran_out_are_remembered_by_time() {
+        let limit = u32::try_from(MANY).unwrap();
+        // All of them hold, or one does and the others wait.
+        for limit in [1, limit] {
+            let mut world = World::new();
+            for request in 1..=MANY {
+                world.claims(request, limit);
+            }
+            world.pass(5);
+            world.others_come_and_go(limit);
+            world.pass(17);
+            world.all_are_gone(limit);
+            // And not for ever.
+            world.pass(3);
+            world.others_come_and_go(limit);
+            assert_eq!(world.row.content.state, None);
+        }
+    }
+
+    #[test]
+    fn claims_that_were_evicted_are_remembered_by_time() {
+        let mut world = World::new();
+        let limit = u32::try_from(MANY).unwrap();
+        for request in 1..=MANY {
+            world.claims(request, limit);
+        }
+        world.step(Step::Evict(None));
+        world.others_come_and_go(limit);
+        world.pass(17);
+        world.all_are_gone(limit);
+        world.pass(3);
+        world.others_come_and_go(limit);
+        assert_eq!(world.row.content.state, None);
     }
 }

@@ -8,7 +8,7 @@ use clinch_core::store::{
     Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
     Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
-use clinch_core::{Error, ErrorKind, MAX_NAME, Name, Result, keeper};
+use clinch_core::{Effect, Error, ErrorKind, MAX_NAME, Name, Result, keeper};
 
 use crate::bell::Bell;
 use crate::config::Config;
@@ -130,6 +130,24 @@ impl MySqlStore {
     fn explain(error: Error) -> Error {
         error.or_store("mysql")
     }
+
+    /// What a claim is told if a copy of it had no answer and may still arrive, even one that the pool has
+    /// sent again without a word to the caller: a "no" only after it was withdrawn.
+    async fn settle(&self, claim: &Claim, answer: Result<Answer>) -> Result<Answer> {
+        if !self.pool.late.may_arrive(claim.request) {
+            return answer;
+        }
+        let refused = match &answer {
+            Ok(Answer::Claim(reply)) => matches!(reply, ClaimReply::Busy(_)),
+            Ok(_) => false,
+            Err(error) => error.kind() == ErrorKind::Mismatch,
+        };
+        let possible = |error: Error| error.with_effect(Effect::Possible);
+        match refused {
+            true => self.withdraw(claim).await.map_err(possible).and(answer),
+            false => answer.map_err(possible),
+        }
+    }
 }
 
 #[async_trait]
@@ -142,6 +160,7 @@ impl Store for MySqlStore {
         self.check_open()?;
         let step = Step::Claim(claim.clone());
         let answer = self.group.run(&claim.name, step).await;
+        let answer = self.settle(claim, answer).await;
         match answer.map_err(Self::explain)? {
             Answer::Claim(ClaimReply::Queued(queued)) => {
                 let wakes_kept = self.bell.keeps_wakes();

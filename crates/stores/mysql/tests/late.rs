@@ -9,8 +9,10 @@
 
 mod common;
 
+use std::time::Duration;
+
 use clinch_core::store::{Claim, ClaimReply, ReleaseReply};
-use clinch_testkit::proxy::{Direction, Flow, Link, Proxy};
+use clinch_testkit::proxy::{Direction, Flow, Link, Proxy, Then};
 use clinch_testkit::servers::MariaDb;
 use clinch_testkit::wait::{eventually, soon};
 use common::{Client, LONG, all_free, clinch, hold, proxy, through};
@@ -20,6 +22,7 @@ const OTHERS: usize = 12;
 /// Both ways to take a name with one statement.
 const DIALECTS: [&str; 2] = ["", "&dialect=mysql"];
 const NOW: &str = "SELECT TIMESTAMPDIFF(MICROSECOND,'2020-01-01',UTC_TIMESTAMP(6))";
+const SECOND: u64 = 1_000_000;
 
 struct World {
     server: MariaDb,
@@ -65,6 +68,16 @@ impl World {
         let error = self.late.store.claim(claim).await.unwrap_err();
         assert!(error.may_have_taken_effect(), "{error}");
         late
+    }
+
+    /// A number that the server knows.
+    fn ask(&self, sql: &str) -> u64 {
+        self.server.sql(sql).unwrap().trim().parse().unwrap()
+    }
+
+    /// Waits until the server's clock has passed this.
+    async fn until(&self, moment: u64) {
+        eventually("time passes", async || self.ask(NOW) > moment).await;
     }
 
     async fn others_hold(&self, name: &str) {
@@ -198,21 +211,38 @@ async fn a_copy_that_arrives_after_its_eviction_takes_nothing() {
 async fn a_copy_that_arrives_after_its_client_has_gone_takes_nothing() {
     for dialect in DIALECTS {
         let world = World::new(dialect).await;
-        let now = || {
-            world
-                .server
-                .sql(NOW)
-                .unwrap()
-                .trim()
-                .parse::<u64>()
-                .unwrap()
-        };
         let claim = world.late.mutex("a", LONG);
         let late = world.send_late(&claim).await;
         world.others_hold("a").await;
         // Twice the timeout and the error of the estimate.
-        let too_late = now() + 4_000_000;
-        eventually("it is too late", async || now() > too_late).await;
+        world.until(world.ask(NOW) + 4 * SECOND).await;
+        late.arrive().await;
+        world.assert_free("a").await;
+        all_free(&world.server).await;
+    }
+}
+
+/// The first copy had no reply, and its client is gone before the second one arrives: after the lease
+/// has ended, and still in time by the server's clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_arrives_after_its_lease_has_ended_takes_nothing() {
+    // A copy may be late by half of it, which is twice the time for which a reply is waited for.
+    const LEASE: Duration = Duration::from_secs(6);
+    for dialect in DIALECTS {
+        let world = World::new(dialect).await;
+        let claim = world.late.mutex("a", LEASE);
+        for link in world.proxy.links() {
+            link.swallow(1, Then::Silence);
+        }
+        let error = world.late.store.claim(&claim).await.unwrap_err();
+        assert!(error.may_have_taken_effect(), "{error}");
+        let ends = world.ask("SELECT until FROM clinch_names WHERE name = 'a'");
+        // The statement is prepared on a new connection.
+        pair(&world.late, "warm again").await;
+        world.until(ends - 3 * SECOND / 2).await;
+        let late = world.send_late(&claim).await;
+        world.until(ends).await;
+        world.others_hold("a").await;
         late.arrive().await;
         world.assert_free("a").await;
         all_free(&world.server).await;

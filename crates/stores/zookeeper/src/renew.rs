@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::store::{Ending, LostReason, RenewReply, Renewal};
-use clinch_core::{BootTime, Error, Result};
+use clinch_core::{BootTime, Error, Result, keeper};
 use zookeeper_client::{CreateMode, Error as Zk, MultiWriteError};
 
 use crate::book::{Entry, Node};
@@ -31,49 +31,55 @@ struct Due {
     node: Node,
 }
 
+/// What came of some of them, and why there is not more.
+type Part = (Vec<(usize, RenewReply)>, Option<Error>);
+
 /// Handles renewals; see [`Store::renew`](clinch_core::store::Store::renew).
+///
+/// All sessions are asked at the same time, so that one that is silent costs only its own holds.
 pub(crate) async fn renew(core: &Arc<Core>, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
     let mut replies = vec![RenewReply::Unknown; renewals.len()];
     let mut failed = None;
-    let mut due: BTreeMap<i64, (Arc<Session>, Vec<Due>)> = BTreeMap::new();
     let sent = core.clock.now();
+    let mut due: BTreeMap<(i64, Option<usize>), Vec<Due>> = BTreeMap::new();
+    let mut answers: Vec<(usize, RenewReply)> = Vec::new();
     for (at, renewal) in renewals.iter().enumerate() {
-        let reply = match prepare(core, renewal, sent).await {
-            Ok(Ok((entry, node))) => {
-                let session = entry.state().session.clone();
-                let (_, group) = due
-                    .entry(session.id)
-                    .or_insert_with(|| (session, Vec::new()));
-                group.push(Due {
+        match prepare(core, renewal, sent) {
+            Ok((entry, node)) => {
+                let session = entry.state().session.id;
+                // One that has to move to another session is on its own: that may fail.
+                let alone = needs_more(core, &entry, renewal.lease).then_some(at);
+                due.entry((session, alone)).or_default().push(Due {
                     at,
                     renewal: renewal.clone(),
                     entry,
                     node,
                 });
-                continue;
             }
-            Ok(Err(reason)) => RenewReply::Lost(reason),
-            // Nothing else is prepared: each could take as long.
-            Err(error) => {
-                failed = Some(error);
-                break;
-            }
-        };
-        if let Some(slot) = replies.get_mut(at) {
-            *slot = reply;
+            Err(reason) => answers.push((at, RenewReply::Lost(reason))),
         }
     }
-    for (session, group) in due.into_values() {
-        let (answers, error) = of_session(core, &session, group).await;
-        for (at, reply) in answers {
-            if let Some(slot) = replies.get_mut(at) {
-                *slot = reply;
-            }
-        }
-        if error.is_some() {
-            // Nothing else is asked: each question could take as long.
-            failed = error;
-            break;
+    // Whoever asks waits for a third of the lease. What takes longer goes on in the background.
+    let shortest = renewals.iter().map(|renewal| renewal.lease).min();
+    let end = sent + shortest.unwrap_or_default() / 4;
+    let mut parts = Vec::new();
+    for group in due.into_values() {
+        let core = core.clone();
+        let part = async move { of_session(&core, group).await };
+        parts.push(keeper::handle()?.spawn(part));
+    }
+    for part in parts {
+        let (some, error) = tokio::select! {
+            biased;
+            done = part => done.unwrap_or_else(|_| (Vec::new(), Some(sending(Zk::Timeout)))),
+            () = core.clock.sleep_until(end) => (Vec::new(), Some(sending(Zk::Timeout))),
+        };
+        answers.extend(some);
+        failed = error.or(failed);
+    }
+    for (at, reply) in answers {
+        if let Some(slot) = replies.get_mut(at) {
+            *slot = reply;
         }
     }
     let known = |reply: &RenewReply| *reply != RenewReply::Unknown;
@@ -83,16 +89,20 @@ pub(crate) async fn renew(core: &Arc<Core>, renewals: &[Renewal]) -> Result<Vec<
     }
 }
 
-/// Renews holds of one session, up to the first failure.
-async fn of_session(
-    core: &Arc<Core>,
-    session: &Session,
-    mut group: Vec<Due>,
-) -> (Vec<(usize, RenewReply)>, Option<Error>) {
+/// Renews holds of one session, or one that has to move to another, up to the first failure.
+async fn of_session(core: &Arc<Core>, mut group: Vec<Due>) -> Part {
     let mut replies = Vec::with_capacity(group.len());
+    for due in &group {
+        if let Err(error) = stretch(core, &due.entry, due.renewal.lease).await {
+            return (replies, Some(error));
+        }
+    }
+    let Some(session) = group.first().map(|due| due.entry.state().session.clone()) else {
+        return (replies, None);
+    };
     while !group.is_empty() {
         let rest = group.split_off(group.len().min(MOST));
-        if let Err(error) = together(core, session, group, &mut replies).await {
+        if let Err(error) = together(core, &session, group, &mut replies).await {
             return (replies, Some(error));
         }
         group = rest;
@@ -101,24 +111,21 @@ async fn of_session(
 }
 
 /// The node of a hold that can be renewed, or why it cannot.
-async fn prepare(
+fn prepare(
     core: &Arc<Core>,
     renewal: &Renewal,
     now: BootTime,
-) -> Result<Result<(Arc<Entry>, Node), LostReason>> {
+) -> Result<(Arc<Entry>, Node), LostReason> {
     let hold = &renewal.hold;
     let Some(entry) = core.book.find(hold.request) else {
         let past = core.book.past(hold.request);
-        return Ok(Err(past.map_or(LostReason::Forgotten, |past| past.reason)));
+        return Err(past.map_or(LostReason::Forgotten, |past| past.reason));
     };
     let Some(node) = held(&entry, hold.seq) else {
-        return Ok(Err(LostReason::Forgotten));
+        return Err(LostReason::Forgotten);
     };
-    if let Err(reason) = begin(core, &entry, now, renewal.lease) {
-        return Ok(Err(reason));
-    }
-    stretch(core, &entry, renewal.lease).await?;
-    Ok(Ok((entry, node)))
+    begin(core, &entry, now, renewal.lease)?;
+    Ok((entry, node))
 }
 
 /// Renews holds of one session; whoever is gone is taken out, and the rest is tried again.
@@ -178,21 +185,24 @@ async fn commit(session: &Session, group: &[Due]) -> Result<(), MultiWriteError>
     Ok(())
 }
 
+/// Whether this lease needs a longer session than the one that the claim lives in.
+fn needs_more(core: &Core, entry: &Entry, lease: Duration) -> bool {
+    let lock_delay = entry.claim.lock_delay;
+    let needed = core.sessions.config.session_for(lease, lock_delay);
+    entry.state().session.timeout < needed
+}
+
 /// Moves a claim to a longer session, if this lease needs one: a transaction of that session takes
 /// its node away and makes it again at the same place in line. The token stays.
 pub(crate) async fn stretch(core: &Arc<Core>, entry: &Arc<Entry>, lease: Duration) -> Result<()> {
-    let needed = core
-        .sessions
-        .config
-        .session_for(lease, entry.claim.lock_delay);
+    if !needs_more(core, entry, lease) {
+        return Ok(());
+    }
     let (node, old, mut record) = {
         let state = entry.state();
         let Some(node) = state.node.clone() else {
             return Ok(());
         };
-        if state.session.timeout >= needed {
-            return Ok(());
-        }
         (node, state.session.clone(), state.record.clone())
     };
     let session = core

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clinch_core::store::{ClaimReply, Ending, ReleaseReply, RenewReply, Wake};
-use clinch_core::{LostReason, Status};
+use clinch_core::{Clock, LostReason, Status};
 use clinch_testkit::proxy::{Direction, Flow, Frame, Splitter, Then, jute};
 use clinch_testkit::wait::{eventually, soon};
 use common::{
@@ -262,6 +262,45 @@ async fn a_session_that_is_closed_from_outside_loses_its_holds() {
             .unwrap()
             .is_valid()
     );
+}
+
+/// Each length of lease has a session, and each session a connection. One that is silent costs only its own
+/// holds: the others are renewed, and told so before a third of the shortest lease is over.
+#[tokio::test]
+async fn a_session_that_is_silent_costs_no_hold_of_another() {
+    let lease = Duration::from_secs(12);
+    let proxy = proxy(shared()).await;
+    let url = format!("zookeeper://{}/silent?tick=200ms&timeout=30s", proxy.addr());
+    let client = Client::at(&url).await;
+    let (silent, well) = (client.mutex("a", LONG), client.mutex("b", lease));
+    let grants = (client.granted(&silent).await, client.granted(&well).await);
+    // The first link is the one that belongs to no claim.
+    proxy.links()[1].flow(Direction::Down, Flow::Blackhole);
+    let before = Clock::boot().now();
+    let renewals = [renewal(&silent, &grants.0), renewal(&well, &grants.1)];
+    let renewed = client.store.renew(&renewals).await.unwrap();
+    assert_eq!(renewed, [RenewReply::Unknown, RenewReply::Held]);
+    assert!(Clock::boot().now() < before + lease / 3, "too late");
+}
+
+/// A longer lease needs another session, and there is no way to make one now.
+#[tokio::test]
+async fn a_hold_that_cannot_move_costs_no_other() {
+    let proxy = proxy(shared()).await;
+    let client = Client::at(&through(&proxy, "stays")).await;
+    let (longer, well) = (client.mutex("a", LONG / 4), client.mutex("b", LONG / 4));
+    let grants = (client.granted(&longer).await, client.granted(&well).await);
+    proxy.refuse(true);
+    let longer = clinch_core::store::Renewal {
+        lease: LONG,
+        ..renewal(&longer, &grants.0)
+    };
+    let renewals = [longer, renewal(&well, &grants.1)];
+    let renewed = client.store.renew(&renewals).await.unwrap();
+    assert_eq!(renewed, [RenewReply::Unknown, RenewReply::Held]);
+    proxy.refuse(false);
+    let renewed = client.store.renew(&renewals).await.unwrap();
+    assert_eq!(renewed, [RenewReply::Held, RenewReply::Held]);
 }
 
 /// Nobody was in line when the holder died, and nobody saw it: the folder's word still tells, and

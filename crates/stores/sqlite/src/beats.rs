@@ -36,7 +36,7 @@ const MOST: usize = 43_000;
 const TRIES: u32 = 20;
 
 /// The ends of leases that were renewed without the database.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Beats {
     generation: u64,
     until: HashMap<RequestId, BootTime>,

@@ -15,6 +15,9 @@ use crate::file::{FileId, beside};
 /// The byte that a writer locks.
 const WRITE_LOCK: u64 = 120;
 
+/// How often the list is read: the kernel leaves lines out if other locks come and go meanwhile.
+const LOOKS: u32 = 5;
+
 /// The process that writes, or has been stopped while it did.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Blocker {
@@ -26,7 +29,8 @@ impl Blocker {
     /// Looks for it; `None` if it has just ended its transaction, or cannot be seen from here.
     pub(crate) fn find(path: &Path) -> Option<Self> {
         let shm = FileId::of(&beside(path, "-shm")).ok()?;
-        let pid = holder(&fs::read_to_string("/proc/locks").ok()?, shm)?;
+        let look = |_| holder(&fs::read_to_string("/proc/locks").ok()?, shm);
+        let pid = (0..LOOKS).find_map(look)?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         // The state follows the name of the program, which may contain anything.
         let state = stat

@@ -10,7 +10,7 @@ use crate::home;
 /// How long an operation waits by default for the transactions of other processes.
 const DEFAULT_BUSY: Duration = Duration::from_secs(5);
 /// The parameters of the URL.
-const KNOWN: [&str; 2] = ["busy", "fs"];
+const KNOWN: [&str; 3] = ["busy", "fs", "owner"];
 
 /// What the URL says.
 #[derive(Debug, Clone)]
@@ -23,21 +23,16 @@ pub(crate) struct Config {
     pub(crate) busy: Duration,
     /// Whether a place is taken where locks may not exclude.
     pub(crate) any_place: bool,
+    /// Whether a file is taken that another user may have prepared.
+    pub(crate) any_owner: bool,
 }
 
 impl Config {
     pub(crate) fn from_url(url: &StoreUrl) -> Result<Self> {
         let mut url = url.clone();
         let busy = url.take_duration("busy")?.unwrap_or(DEFAULT_BUSY);
-        let any_place = match url.take("fs").as_deref() {
-            None => false,
-            Some("accept") => true,
-            Some(other) => {
-                return Err(Error::invalid(format!("fs={other} is not known"))
-                    .with_store("sqlite")
-                    .with_advice("the only value is fs=accept"));
-            }
-        };
+        let any_place = accepts(&mut url, "fs")?;
+        let any_owner = accepts(&mut url, "owner")?;
         url.finish(&KNOWN)?;
         let text = url.path()?;
         if text.contains('\0') {
@@ -60,7 +55,19 @@ impl Config {
             is_default,
             busy,
             any_place,
+            any_owner,
         })
+    }
+}
+
+/// Whether a check is turned off, by its only value.
+fn accepts(url: &mut StoreUrl, check: &str) -> Result<bool> {
+    match url.take(check).as_deref() {
+        None => Ok(false),
+        Some("accept") => Ok(true),
+        Some(other) => Err(Error::invalid(format!("{check}={other} is not known"))
+            .with_store("sqlite")
+            .with_advice(format!("the only value is {check}=accept"))),
     }
 }
 
@@ -173,7 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_accepted_in_one_way_only() {
+    fn a_place_and_an_owner_are_accepted_in_one_way_only() {
+        assert!(config("sqlite:/a?owner=accept").unwrap().any_owner);
+        assert!(!config("sqlite:/a?fs=accept").unwrap().any_owner);
+        assert!(config("sqlite:/a?owner=root").is_err());
         assert!(config("sqlite:/a?fs=accept").unwrap().any_place);
         assert!(!config("sqlite:/a").unwrap().any_place);
         assert!(config("sqlite:/a?fs=yes").is_err());

@@ -20,8 +20,8 @@ use crate::events;
 use crate::file::{self, Anchor};
 use crate::log::{self, Log};
 use crate::mine::Mine;
+use crate::owner;
 use crate::renewals;
-use crate::rows::column;
 use crate::schema;
 use crate::sequence::{self, Micros, Numbers, key};
 use crate::session::Sessions;
@@ -96,7 +96,7 @@ impl Core {
         let path = file::prepare(&config)?;
         log::refuse_lost(&path)?;
         let counters = Arc::new(Counters::default());
-        let (db, file, log, made) = connect(&path, &counters)?;
+        let (db, file, log, made) = connect(&path, &config, &counters)?;
         let sessions = Sessions::start(&path, context.identity.info(), log.id())?;
         let mut core = Self {
             config,
@@ -134,15 +134,15 @@ impl Core {
     /// not count for the one that was made in its place.
     fn agree_on_log(&self, made: bool) -> Result<()> {
         let failed = |error| sql(error, &self.path);
-        let inode = self.log.id().inode;
-        if sequence::number(&self.db, key::LOG).map_err(failed)? == inode {
+        let log = self.log.id();
+        if sequence::text(&self.db, key::LOG).map_err(failed)? == log.to_string() {
             return Ok(());
         }
         let me = self.context.identity.info().id;
         if !made {
-            log::refuse_split(&self.path, self.log.id(), Some(me))?;
+            log::refuse_split(&self.path, Some(log), Some(me))?;
         }
-        sequence::set(&self.db, key::LOG, column(inode)).map_err(failed)
+        sequence::set(&self.db, key::LOG, log.to_string()).map_err(failed)
     }
 
     /// Connects anew, for a file that was replaced or a connection that failed. The numbers that
@@ -150,7 +150,7 @@ impl Core {
     fn reopen(&mut self) -> Result<()> {
         tracing::warn!(path = %self.path.display(), "opening the store anew: its file was replaced or failed");
         self.path = file::prepare(&self.config)?;
-        let (db, file, log, made) = connect(&self.path, &self.counters)?;
+        let (db, file, log, made) = connect(&self.path, &self.config, &self.counters)?;
         let failed = |error| sql(error, &self.path);
         // Until all of this is done the connection is not to be used.
         (self.db, self.file, self.log, self.suspect) = (db, file, log, true);
@@ -318,9 +318,12 @@ impl Core {
             },
             Err(_) => {
                 let mut done = Done::default();
-                for job in jobs {
+                for mut job in jobs {
                     match self.begin() {
                         Ok(()) => done.extend(self.run(vec![job])),
+                        Err(NotBegun::Busy) if job.patience().is_some() && job.run_beside(self) => {
+                            done.outcomes.push((job, Ok(())));
+                        }
                         Err(not_begun) => {
                             done.outcomes.push((job, Err(self.not_begun(not_begun))));
                         }
@@ -345,6 +348,11 @@ impl Core {
             let stepped = self.steps(jobs);
             let news = stepped.map_err(|error| self.failed(error, false))?;
             if !self.numbers.is_uncovered() {
+                // Again: this process may have been stopped since it began.
+                self.refuse_lost_log().map_err(|error| Failed {
+                    error,
+                    committing: false,
+                })?;
                 let committed = self.execute("COMMIT");
                 committed.map_err(|error| self.failed(error, true))?;
                 for client in &news.died {
@@ -363,6 +371,17 @@ impl Core {
                 committing: false,
             })?;
         }
+    }
+
+    /// Undoes a transaction whose log was removed meanwhile: others may not see it.
+    fn refuse_lost_log(&mut self) -> Result<()> {
+        if !self.log.is_deleted() || self.file.is_deleted() {
+            return Ok(());
+        }
+        self.roll_back();
+        let why = log::removed(&self.path);
+        self.poison(why.clone());
+        Err(why)
     }
 
     fn steps(&mut self, jobs: &mut Jobs) -> rusqlite::Result<News> {
@@ -455,7 +474,11 @@ impl Done {
     }
 }
 
-fn connect(path: &Path, counters: &Counters) -> Result<(Connection, Anchor, Log, bool)> {
+fn connect(
+    path: &Path,
+    config: &Config,
+    counters: &Counters,
+) -> Result<(Connection, Anchor, Log, bool)> {
     let (mut db, made) = schema::connect(path)?;
     let pages = counters.pages.clone();
     let hook = move |_: &mut rusqlite::hooks::Wal, count: std::ffi::c_int| {
@@ -464,5 +487,10 @@ fn connect(path: &Path, counters: &Counters) -> Result<(Connection, Anchor, Log,
     };
     db.wal_hook(Some(hook)).map_err(|error| sql(error, path))?;
     let file = Anchor::at(path).map_err(|e| io_error(e, path, "cannot be read"))?;
-    Ok((db, file, Log::of(path)?, made))
+    let log = Log::of(path)?;
+    if !config.any_owner {
+        // Somebody may have made them between the look of `prepare` and the opening.
+        owner::refuse_neighbours(path)?;
+    }
+    Ok((db, file, log, made))
 }

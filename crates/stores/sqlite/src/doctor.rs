@@ -8,6 +8,7 @@ use clinch_core::store::{Finding, Severity};
 use crate::boot;
 use crate::error::{DAMAGED_ADVICE, Fail};
 use crate::folder;
+use crate::owner;
 use crate::place;
 use crate::rows::NameRow;
 use crate::tx::Tx;
@@ -56,6 +57,10 @@ fn permissions(tx: &Tx<'_>) -> Finding {
             );
         }
     };
+    if let Ok(Some(fault)) = owner::examine(tx.path) {
+        let text = fault.message();
+        return finding(Severity::Broken, "permissions", text, Some(owner::ADVICE));
+    }
     match mode & 0o022 {
         0 => finding(
             Severity::Ok,

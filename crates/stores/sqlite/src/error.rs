@@ -218,7 +218,8 @@ pub(crate) fn forked() -> Error {
         "the store belongs to the process that opened it, and this one was forked from it",
     )
     .with_store("sqlite")
-    .with_advice("connect again after the fork")
+    // In a forked child SQLite takes the locks of the parent for its own, also on a new connection.
+    .with_advice("start another program (exec) in the child, and connect there")
 }
 
 /// The thread that ran an operation has gone without an answer.

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::config::Config;
 use crate::error::{corrupt, io as io_error, sql};
+use crate::owner;
 use crate::place;
 use crate::schema::{APPLICATION_ID, PATIENCE, VERSION, too_new};
 
@@ -83,6 +84,9 @@ impl Anchor {
 /// it through another connection of this process, and SQLite would not take them again.
 pub(crate) fn prepare(config: &Config) -> Result<PathBuf> {
     let path = absolute(config)?;
+    if !config.any_owner {
+        owner::refuse(&config.path)?;
+    }
     match rustix::fs::mknodat(
         CWD,
         &path,
@@ -92,6 +96,11 @@ pub(crate) fn prepare(config: &Config) -> Result<PathBuf> {
     ) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(io_error(error.into(), &path, "cannot be made")),
+    }
+    if !config.any_owner {
+        // Where it led to: somebody may have been faster than the line above.
+        owner::refuse(&path)?;
+        owner::refuse_neighbours(&path)?;
     }
     if !config.any_place {
         place::refuse(&path)?;
@@ -165,15 +174,27 @@ fn check_header(path: &Path) -> Result<()> {
     if meta.len() == 0 {
         return Ok(());
     }
-    let mut numbers = header(path, "immutable=1");
-    if numbers.as_ref().is_err_and(is_no_database) {
-        numbers = header(path, "mode=ro");
+    judge_header(path, || {
+        let numbers = header(path, "immutable=1");
+        match numbers.as_ref().is_err_and(is_no_database) {
+            true => header(path, "mode=ro"),
+            false => numbers,
+        }
+    })
+}
+
+fn judge_header(path: &Path, mut read: impl FnMut() -> rusqlite::Result<(i32, i32)>) -> Result<()> {
+    let is_empty = || fs::metadata(path).is_ok_and(|meta| meta.len() == 0);
+    let mut numbers = read();
+    if matches!(numbers, Ok((id, _)) if id != APPLICATION_ID) && !is_empty() {
+        // Its first commit may have been undone before the look, and made again after it.
+        numbers = read();
     }
     match numbers {
         Ok((APPLICATION_ID, version)) if version > VERSION => Err(too_new(path, version)),
         Ok((APPLICATION_ID, _)) => Ok(()),
         // Its first commit was undone meanwhile.
-        Ok(_) if fs::metadata(path).is_ok_and(|meta| meta.len() == 0) => Ok(()),
+        Ok(_) if is_empty() => Ok(()),
         Ok(_) => Err(corrupt(path, "it is a database of another application")),
         Err(error) if is_no_database(&error) => Err(corrupt(path, "it is not a database")),
         // A commit that its process did not finish. Whoever opens the file next undoes it.
@@ -219,4 +240,29 @@ fn uri(path: &Path) -> String {
         }
     }
     uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_undone_and_made_again_is_not_another_applications() {
+        let path = std::env::temp_dir().join(format!("clinch-header-{}", std::process::id()));
+        fs::write(&path, b"made again").unwrap();
+        let judge = |found: &[(i32, i32)]| {
+            let mut found = found.iter();
+            judge_header(&path, || Ok(*found.next().unwrap()))
+        };
+        // Empty when it was read; not any more when its length was.
+        let made_again = judge(&[(0, 0), (APPLICATION_ID, VERSION)]);
+        let foreign = judge(&[(0, 0), (0, 0)]);
+        fs::remove_file(&path).unwrap();
+        assert!(made_again.is_ok(), "{made_again:?}");
+        assert!(foreign.is_err());
+        assert!(
+            judge(&[(0, 0), (0, 0)]).is_err(),
+            "neither is one that has gone"
+        );
+    }
 }

@@ -47,6 +47,7 @@ mod home;
 mod log;
 mod maintenance;
 mod mine;
+mod owner;
 mod place;
 mod queue;
 mod renewals;

@@ -3,15 +3,48 @@
 //! Removing `-wal` or `-shm` under running clients would split the store: each of them goes on with
 //! a log that has no name any more, and a newcomer starts another one. So a client looks before each
 //! transaction whether its log still has a name, and a newcomer asks the sessions of the running
-//! clients which log they write to.
+//! clients which log they write to. The two files are one log: SQLite goes on with an index that was
+//! removed, and a newcomer with another index would overwrite what it does not see.
 
+use std::fmt;
 use std::path::Path;
 
 use clinch_core::{ClientId, Error, ErrorKind, Result};
 
 use crate::error::io as io_error;
 use crate::file::{Anchor, FileId, beside};
-use crate::session::strangers;
+use crate::session::{Stranger, strangers};
+
+/// Which log it is, and which index: who has another index does not see what others write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogId {
+    wal: FileId,
+    shm: FileId,
+}
+
+impl LogId {
+    pub(crate) fn numbers(self) -> [u64; 4] {
+        let Self { wal, shm } = self;
+        [wal.device, wal.inode, shm.device, shm.inode]
+    }
+
+    pub(crate) fn from_numbers([device, inode, shm_device, shm_inode]: [u64; 4]) -> Self {
+        Self {
+            wal: FileId { device, inode },
+            shm: FileId {
+                device: shm_device,
+                inode: shm_inode,
+            },
+        }
+    }
+}
+
+impl fmt::Display for LogId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d] = self.numbers();
+        write!(f, "{a}:{b} {c}:{d}")
+    }
+}
 
 /// The log and its index, to notice that they were removed.
 #[derive(Debug)]
@@ -34,8 +67,11 @@ impl Log {
     }
 
     /// Which log it is.
-    pub(crate) fn id(&self) -> FileId {
-        self.wal.id()
+    pub(crate) fn id(&self) -> LogId {
+        LogId {
+            wal: self.wal.id(),
+            shm: self.shm.id(),
+        }
     }
 
     /// Whether one of the files was deleted: a look that costs next to nothing.
@@ -51,37 +87,50 @@ impl Log {
 
 /// Refuses to open a file without a log while clients run that have one.
 pub(crate) fn refuse_lost(path: &Path) -> Result<()> {
-    let is_empty = std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0);
-    match FileId::of(&beside(path, "-wal")) {
-        Ok(_) => Ok(()),
-        // New, or made anew after it was deleted: there is nothing that a log could add.
-        Err(_) if is_empty => Ok(()),
-        // No file has these numbers.
-        Err(_) => refuse_split(
-            path,
-            FileId {
-                device: 0,
-                inode: 0,
-            },
-            None,
-        ),
+    judge_lost(|| has_log(path), || refuse_split(path, None, None))
+}
+
+fn judge_lost(
+    mut has_log: impl FnMut() -> bool,
+    refuse: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    if has_log() {
+        return Ok(());
+    }
+    match refuse() {
+        // Another process was making the file, and has opened the log and shown its session since
+        // the first look. Whether it is the log of all is judged when it is open here too.
+        Err(_) if has_log() => Ok(()),
+        judged => judged,
     }
 }
 
-/// Refuses to go on with this log while clients run that write to another one.
-pub(crate) fn refuse_split(path: &Path, log: FileId, me: Option<ClientId>) -> Result<()> {
-    let pids = strangers(&beside(path, ".sessions"), log, me);
-    if pids.is_empty() {
+fn has_log(path: &Path) -> bool {
+    // New, or made anew after it was deleted: there is nothing that a log could add.
+    std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0)
+        || ["-wal", "-shm"]
+            .iter()
+            .all(|end| FileId::of(&beside(path, end)).is_ok())
+}
+
+/// Refuses to go on with this log, or to start one, while clients run that write to another one.
+pub(crate) fn refuse_split(path: &Path, log: Option<LogId>, me: Option<ClientId>) -> Result<()> {
+    let folder = beside(path, ".sessions");
+    let found = strangers(&folder, log, me)
+        .map_err(|error| io_error(error, &folder, "cannot be looked through"))?;
+    if found.is_empty() {
         return Ok(());
     }
-    let pids: Vec<String> = pids.iter().map(u64::to_string).collect();
+    let known = found.iter().any(|one| matches!(one, Stranger::Process(_)));
+    let what = match known {
+        true => "was removed while processes use it",
+        // Perhaps of an older clinch, perhaps of a user whose files cannot be read.
+        false => "may not be the one of clients whose sessions cannot be read",
+    };
+    let found: Vec<String> = found.iter().map(Stranger::to_string).collect();
     Err(Error::new(
         ErrorKind::Unreachable,
-        format!(
-            "the log of {} was removed while processes use it: {}",
-            path.display(),
-            pids.join(", ")
-        ),
+        format!("the log of {} {what}: {}", path.display(), found.join(", ")),
     )
     .with_store("sqlite")
     .with_advice("end these processes; nothing is granted until then"))
@@ -98,4 +147,20 @@ pub(crate) fn removed(path: &Path) -> Error {
     )
     .with_store("sqlite")
     .with_advice("connect again; nobody but clinch may remove files of a store that is in use")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_being_made_is_not_taken_for_a_removed_one() {
+        let refuse = || Err(removed(Path::new("locks.db")));
+        assert!(judge_lost(|| true, refuse).is_ok());
+        assert!(judge_lost(|| false, refuse).is_err());
+        // Between the two looks another process has opened the log and shown its session.
+        let mut looks = [false, true].into_iter();
+        assert!(judge_lost(|| looks.next().unwrap(), refuse).is_ok());
+        assert!(judge_lost(|| false, || Ok(())).is_ok());
+    }
 }

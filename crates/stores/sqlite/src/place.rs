@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use clinch_core::{Error, ErrorKind, Result};
-use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags, statx};
 
 /// What is wrong with the place of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,11 @@ impl Fault {
 /// What is wrong with the place of this file, if anything.
 pub(crate) fn examine(path: &Path) -> io::Result<Option<Fault>> {
     let folder = path.parent().unwrap_or(path);
+    // First, because every kernel tells it.
+    let links = fs::metadata(path)?.nlink();
+    if links > 1 {
+        return Ok(Some(Fault::HardLinks(links)));
+    }
     for place in [folder, path] {
         if let Some(kind) = shared(magic(place)?) {
             return Ok(Some(Fault::FileSystem(kind)));
@@ -60,8 +66,7 @@ pub(crate) fn examine(path: &Path) -> io::Result<Option<Fault>> {
     if is_mounted(folder, path)? {
         return Ok(Some(Fault::MountedFile));
     }
-    let links = fs::metadata(path)?.nlink();
-    Ok((links > 1).then_some(Fault::HardLinks(links)))
+    Ok(None)
 }
 
 /// Refuses a place where locks would not exclude. Where the kernel gives no answer, the place is
@@ -77,19 +82,39 @@ pub(crate) fn refuse(path: &Path) -> Result<()> {
 }
 
 fn is_mounted(folder: &Path, path: &Path) -> io::Result<bool> {
-    let look = |path: &Path| -> io::Result<Statx> {
+    is_mount(folder, path, |path| {
         Ok(statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)?)
-    };
-    let file = look(path)?;
-    if file
-        .stx_attributes_mask
-        .contains(StatxAttributes::MOUNT_ROOT)
-    {
-        return Ok(file.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    })
+}
+
+fn is_mount(
+    folder: &Path,
+    path: &Path,
+    look: impl Fn(&Path) -> io::Result<Statx>,
+) -> io::Result<bool> {
+    // A call that the kernel does not know, or a sandbox forbids, says as little as an old kernel.
+    if let Ok(file) = look(path) {
+        let marks = file.stx_attributes_mask;
+        if marks.contains(StatxAttributes::MOUNT_ROOT) {
+            return Ok(file.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+        }
+        // A kernel that does not mark mount points may still number the mounts.
+        if file.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
+            return Ok(file.stx_mnt_id != look(folder)?.stx_mnt_id);
+        }
     }
-    // A kernel that does not mark mount points may still number the mounts.
-    let both = file.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-    Ok(both && file.stx_mnt_id != look(folder)?.stx_mnt_id)
+    Ok(mount_of(path)? != mount_of(folder)?)
+}
+
+/// The number of the mount that a path is on, as kernels before 5.8 tell it.
+fn mount_of(path: &Path) -> io::Result<u64> {
+    // With `O_PATH`, whose closing drops no lock of SQLite.
+    let handle = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd()))?;
+    let number = about.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    number
+        .and_then(|number| number.trim().parse().ok())
+        .ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 /// The number of the file system's kind.
@@ -154,6 +179,26 @@ mod tests {
         // ext4, tmpfs, XFS, Btrfs, overlayfs.
         for local in [0xef53, 0x0102_1994, 0x5846_5342, 0x9123_683e, 0x794c_7630] {
             assert_eq!(shared(local), None);
+        }
+    }
+
+    #[test]
+    fn a_mount_is_found_whatever_the_kernel_tells() {
+        let real = |path: &Path| Ok(statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)?);
+        // Before 5.8 there are no mount ids and no marks; before 4.11 there is no such call.
+        let old = |path: &Path| {
+            let mut stat: Statx = real(path)?;
+            stat.stx_mask &= !StatxFlags::MNT_ID.bits();
+            stat.stx_attributes_mask = StatxAttributes::empty();
+            Ok(stat)
+        };
+        let oldest = |_: &Path| Err(rustix::io::Errno::NOSYS.into());
+        let (root, proc) = (Path::new("/"), Path::new("/proc"));
+        let own = Path::new("/proc/self");
+        for (folder, path, is) in [(root, proc, true), (proc, own, false)] {
+            assert_eq!(is_mount(folder, path, real).unwrap(), is);
+            assert_eq!(is_mount(folder, path, old).unwrap(), is);
+            assert_eq!(is_mount(folder, path, oldest).unwrap(), is);
         }
     }
 }

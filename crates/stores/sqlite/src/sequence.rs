@@ -139,6 +139,15 @@ pub(crate) fn number(db: &Connection, key: &str) -> rusqlite::Result<u64> {
     Ok(u64::try_from(value.unwrap_or_default()).unwrap_or_default())
 }
 
+/// A value of the `meta` table as text; empty where there is none.
+pub(crate) fn text(db: &Connection, key: &str) -> rusqlite::Result<String> {
+    let value: Option<String> = db
+        .prepare_cached("SELECT CAST(value AS TEXT) FROM meta WHERE key = ?1")?
+        .query_row([key], |row| row.get(0))
+        .optional()?;
+    Ok(value.unwrap_or_default())
+}
+
 /// Writes a value of the `meta` table.
 pub(crate) fn set(db: &Connection, key: &str, value: impl ToSql) -> rusqlite::Result<()> {
     db.prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?

@@ -7,6 +7,7 @@
 //! The file says which process it is and which log that process writes to (see `log.rs`), and may
 //! have renewals in it (see `beats.rs`).
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -18,6 +19,7 @@ use crate::beats::{self, Beats};
 use crate::error::io as io_error;
 use crate::file::{FileId, beside};
 use crate::folder;
+use crate::log::LogId;
 
 /// This store's session, and the view on those of others.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ pub(crate) struct Sessions {
     folder: PathBuf,
     me: ClientInfo,
     /// The log that this client writes to.
-    log: FileId,
+    log: LogId,
     /// The locked files, the last one at its path: more than one after somebody removed the first,
     /// which stays locked for those who have it open.
     locked: Vec<File>,
@@ -39,7 +41,7 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// Makes and locks this client's file.
-    pub(crate) fn start(db: &Path, me: &ClientInfo, log: FileId) -> Result<Self> {
+    pub(crate) fn start(db: &Path, me: &ClientInfo, log: LogId) -> Result<Self> {
         let mut sessions = Self {
             db: db.to_owned(),
             folder: beside(db, ".sessions"),
@@ -119,7 +121,7 @@ impl Sessions {
     }
 
     /// Says which log this client writes to from now on.
-    pub(crate) fn set_log(&mut self, log: FileId) -> io::Result<()> {
+    pub(crate) fn set_log(&mut self, log: LogId) -> io::Result<()> {
         self.log = log;
         match self.locked.last() {
             Some(file) => write_about(file, self.me.pid, log),
@@ -134,10 +136,20 @@ impl Sessions {
 
     /// Writes renewals for others to read; `false` if they may not see them.
     pub(crate) fn beat(&mut self, renewed: &[(RequestId, BootTime)], now: BootTime) -> bool {
-        if !self.can_beat() || !self.beats.add(renewed, now) {
+        if !self.can_beat() {
             return false;
         }
-        let Some(file) = self.locked.last() else {
+        let before = self.beats.clone();
+        let written = self.write_beats(renewed, now);
+        if !written {
+            // What others may not see, this client must not count on either.
+            self.beats = before;
+        }
+        written
+    }
+
+    fn write_beats(&mut self, renewed: &[(RequestId, BootTime)], now: BootTime) -> bool {
+        let (true, Some(file)) = (self.beats.add(renewed, now), self.locked.last()) else {
             return false;
         };
         if let Err(error) = self.beats.write(file) {
@@ -272,22 +284,45 @@ pub(crate) enum Beat {
     Unreadable,
 }
 
-/// Running clients whose session says that they write to another log than this one, by process id.
-pub(crate) fn strangers(folder: &Path, log: FileId, me: Option<ClientId>) -> Vec<u64> {
-    let mut pids = Vec::new();
-    for (path, id) in list(folder, "lock").unwrap_or_default() {
-        if Some(id) != me
-            && let Ok(file) = File::open(&path)
-            && let Some((pid, theirs)) = read_about(&file)
-            && theirs != log
-            && matches!(probe(&path), Probe::Locked)
-        {
-            pids.push(pid);
+/// A running client that does not write to the log in question, as far as can be told.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stranger {
+    /// Its process id.
+    Process(u64),
+    /// The session file, which this process cannot read.
+    Unknown(PathBuf),
+}
+
+impl fmt::Display for Stranger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(pid) => pid.fmt(f),
+            Self::Unknown(path) => write!(f, "the one of {}", path.display()),
         }
     }
-    pids.sort_unstable();
-    pids.dedup();
-    pids
+}
+
+/// Running clients that may write to another log than this one.
+pub(crate) fn strangers(
+    folder: &Path,
+    log: Option<LogId>,
+    me: Option<ClientId>,
+) -> io::Result<Vec<Stranger>> {
+    let files = match list(folder, "lock") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        files => files?,
+    };
+    let mut found = Vec::new();
+    for (path, id) in files {
+        let about = File::open(&path).ok().and_then(|file| read_about(&file));
+        let is_one = Some(id) != me && about.is_none_or(|(_, theirs)| Some(theirs) != log);
+        if is_one && matches!(probe(&path), Probe::Locked) {
+            found.push(about.map_or(Stranger::Unknown(path), |(pid, _)| Stranger::Process(pid)));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
 }
 
 /// The files of a folder with this ending, and whose they are.
@@ -307,25 +342,23 @@ fn list(folder: &Path, end: &str) -> io::Result<Vec<(PathBuf, ClientId)>> {
 }
 
 /// The first bytes of a session file.
-const MARK: u64 = u64::from_le_bytes(*b"clinch-2");
+const MARK: u64 = u64::from_le_bytes(*b"clinch-3");
 
 /// Says whose file this is and which log its process writes to.
-fn write_about(file: &File, pid: u32, log: FileId) -> io::Result<()> {
-    let numbers = [MARK, pid.into(), log.device, log.inode];
-    let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+fn write_about(file: &File, pid: u32, log: LogId) -> io::Result<()> {
+    let numbers = [MARK, pid.into()].into_iter().chain(log.numbers());
+    let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
     file.write_all_at(&bytes, 0)
 }
 
-fn read_about(file: &File) -> Option<(u64, FileId)> {
-    let mut bytes = [0; 32];
+/// `None` if it does not say, or not in this way: an older clinch wrote nothing.
+fn read_about(file: &File) -> Option<(u64, LogId)> {
+    let mut bytes = [0; 48];
     file.read_exact_at(&mut bytes, 0).ok()?;
     let number = |at: usize| -> Option<u64> {
         Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
     };
-    let log = FileId {
-        device: number(16)?,
-        inode: number(24)?,
-    };
+    let log = LogId::from_numbers([number(16)?, number(24)?, number(32)?, number(40)?]);
     (number(0)? == MARK).then_some((number(8)?, log))
 }
 

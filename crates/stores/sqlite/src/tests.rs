@@ -50,6 +50,10 @@ impl Machine {
     }
 
     fn open(&self) -> (SqliteStore, Arc<Identity>) {
+        self.open_with("")
+    }
+
+    fn open_with(&self, parameters: &str) -> (SqliteStore, Arc<Identity>) {
         let identity = Arc::new(Identity::new());
         let context = OpenContext {
             namespace: "clinch".into(),
@@ -57,7 +61,8 @@ impl Machine {
             clock: self.clock.clone(),
         };
         let micros = self.micros.clone();
-        let url = format!("sqlite:{}", self.db().display()).parse().unwrap();
+        let url = format!("sqlite:{}{parameters}", self.db().display());
+        let url = url.parse().unwrap();
         let micros = Arc::new(move || micros.load(Ordering::SeqCst));
         (
             SqliteStore::open_with(&url, context, micros).unwrap(),

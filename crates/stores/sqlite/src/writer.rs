@@ -6,6 +6,7 @@
 //! caller's thread: if another process is in a transaction, the queue passes to the writer thread,
 //! which waits for its turn.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -200,7 +201,17 @@ impl Writer {
     }
 
     fn fail_all(&self, core: MutexGuard<'_, Core>, reason: NotBegun) {
-        let jobs: Jobs = self.queue().jobs.drain(..).collect();
+        let jobs = {
+            let mut queue = self.queue();
+            let all = std::mem::take(&mut queue.jobs);
+            // A renewal that came just now has not been tried yet.
+            let keeps = matches!(reason, NotBegun::Busy);
+            let (stay, fail): (VecDeque<_>, VecDeque<_>) = all
+                .into_iter()
+                .partition(|job| keeps && job.patience().is_some());
+            queue.jobs = stay;
+            fail
+        };
         let error = core.not_begun(reason);
         drop(core);
         for job in jobs {
@@ -345,47 +356,58 @@ impl Writer {
                     (since, pause) = (clock.now(), Duration::from_micros(50));
                 }
                 Err(NotBegun::Busy) if clock.now().since(since) < self.busy => {
-                    self.run_beside(core, clock.now().since(since));
+                    let renewed = self.run_beside(&mut core, clock.now().since(since));
+                    drop(core);
+                    answer(renewed);
                     std::thread::sleep(jitter(pause, clock.now().as_nanos()));
                     pause = (pause * 2).min(Duration::from_millis(4));
                 }
                 Err(reason) => {
+                    // However short `busy` is: nobody may lose a hold without having tried.
+                    let renewed = match reason {
+                        NotBegun::Busy => self.run_beside(&mut core, Duration::MAX),
+                        NotBegun::Failed(_) => Jobs::new(),
+                    };
                     self.fail_all(core, reason);
+                    answer(renewed);
                     since = clock.now();
                 }
             }
         }
     }
 
-    /// Runs what has waited long enough and needs no transaction.
-    fn run_beside(&self, mut core: MutexGuard<'_, Core>, waited: Duration) {
+    /// Runs what has waited long enough and needs no transaction. The caller answers, once it has let
+    /// go of the connection.
+    fn run_beside(&self, core: &mut Core, waited: Duration) -> Jobs {
         let (mut done, mut left) = (Vec::new(), Vec::new());
         let jobs = {
             let mut queue = self.queue();
             let mut jobs = queue.jobs.iter();
             match jobs.any(|job| job.patience().is_some_and(|most| most <= waited)) {
                 true => std::mem::take(&mut queue.jobs),
-                false => return,
+                false => return done,
             }
         };
         for mut job in jobs {
             let tired = job.patience().is_some_and(|most| most <= waited);
-            match tired && job.run_beside(&mut core) {
+            match tired && job.run_beside(core) {
                 true => done.push(job),
                 false => left.push(job),
             }
         }
-        {
-            // In front of those that have come meanwhile.
-            let mut queue = self.queue();
-            for job in left.into_iter().rev() {
-                queue.jobs.push_front(job);
-            }
+        // In front of those that have come meanwhile.
+        let mut queue = self.queue();
+        for job in left.into_iter().rev() {
+            queue.jobs.push_front(job);
         }
-        drop(core);
-        for job in done {
-            job.done(Ok(()));
-        }
+        done
+    }
+}
+
+/// Tells the callers that their operations are done.
+fn answer(done: Jobs) {
+    for job in done {
+        job.done(Ok(()));
     }
 }
 

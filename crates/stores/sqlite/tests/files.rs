@@ -421,6 +421,87 @@ fn a_folder_of_sessions_that_somebody_else_prepared_is_refused() {
     }
 }
 
+/// A folder that everybody can write, as `/tmp` and `/run/lock`.
+fn public_folder() -> Folder {
+    let folder = Folder::new();
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o1777)).unwrap();
+    folder
+}
+
+/// Gives a file, a folder or a link to another user.
+fn give_away(path: &Path) {
+    std::os::unix::fs::lchown(path, Some(65_534), Some(65_534)).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_else_prepared_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give a file away");
+        return;
+    }
+    type Prepare = fn(&Path);
+    let ways: [(&str, Prepare); 5] = [
+        ("locks.db", |folder| {
+            fs::write(folder.join("locks.db"), b"").unwrap();
+            fs::create_dir(folder.join("locks.db.sessions")).unwrap();
+            give_away(&folder.join("locks.db"));
+            give_away(&folder.join("locks.db.sessions"));
+        }),
+        // Into a folder that only he can write.
+        ("locks.db", |folder| {
+            let home = folder.join("home");
+            fs::create_dir(&home).unwrap();
+            fs::write(home.join("his.db"), b"").unwrap();
+            std::os::unix::fs::symlink(home.join("his.db"), folder.join("locks.db")).unwrap();
+            for file in ["home", "home/his.db", "locks.db"] {
+                give_away(&folder.join(file));
+            }
+        }),
+        // Even to a file of mine: he can turn the link.
+        ("locks.db", |folder| {
+            fs::write(folder.join("mine.db"), b"").unwrap();
+            std::os::unix::fs::symlink(folder.join("mine.db"), folder.join("locks.db")).unwrap();
+            give_away(&folder.join("locks.db"));
+        }),
+        // The folder of the file.
+        ("jobs/locks.db", |folder| {
+            fs::create_dir(folder.join("jobs")).unwrap();
+            give_away(&folder.join("jobs"));
+        }),
+        ("locks.db", |folder| {
+            fs::write(folder.join("locks.db-wal"), b"").unwrap();
+            give_away(&folder.join("locks.db-wal"));
+        }),
+    ];
+    for (way, (file, prepare)) in ways.into_iter().enumerate() {
+        let folder = public_folder();
+        prepare(&folder.0);
+        let path = folder.0.join(file);
+        let error = refused(&path);
+        assert_eq!(error.kind(), ErrorKind::Denied, "{way}: {error}");
+        let text = error.to_string();
+        assert!(text.contains("belongs to user 65534"), "{way}: {text}");
+        assert!(text.contains("owner=accept"), "{way}: {text}");
+        let url = format!("sqlite:{}?owner=accept", path.display());
+        let client = Client::open_url(&url, Clock::boot()).unwrap();
+        client.granted(&client.mutex("n")).await;
+    }
+}
+
+#[tokio::test]
+async fn root_uses_a_file_in_a_folder_that_only_its_owner_can_write() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give a file away");
+        return;
+    }
+    let folder = Folder::new();
+    fs::write(folder.db(), b"").unwrap();
+    give_away(&folder.db());
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+    let client = folder.client();
+    client.granted(&client.mutex("n")).await;
+}
+
 #[tokio::test]
 async fn the_doctor_finds_a_folder_of_sessions_that_others_can_write() {
     let folder = Folder::new();

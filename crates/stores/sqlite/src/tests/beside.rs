@@ -22,6 +22,12 @@ async fn renewed(store: &SqliteStore, renewal: &Renewal) -> RenewReply {
     store.renew(std::slice::from_ref(renewal)).await.unwrap()[0]
 }
 
+/// `None` if it is not held.
+async fn renewed_if(store: &SqliteStore, renewal: &Renewal) -> Option<()> {
+    let replies = store.renew(std::slice::from_ref(renewal)).await;
+    matches!(replies.as_deref(), Ok([RenewReply::Held])).then_some(())
+}
+
 #[tokio::test]
 async fn a_hold_outlives_any_number_of_leases_while_another_process_writes() {
     let machine = Machine::new();
@@ -64,6 +70,47 @@ async fn a_hold_outlives_any_number_of_leases_while_another_process_writes() {
             .unwrap()
             .is_current()
     );
+}
+
+#[tokio::test]
+async fn a_renewal_is_tried_however_short_others_are_waited_for() {
+    let machine = Machine::new();
+    // Shorter than a renewal waits before it is made without the writer's lock.
+    let (store, identity) = machine.open_with("?busy=10ms");
+    let mine = claim(&identity, "n");
+    let grant = granted(&store, &mine).await;
+    let blocking = writer(&machine);
+    for _ in 0..5 {
+        machine.hand.advance(Duration::from_secs(20));
+        // A claim that gives up takes no renewal with it.
+        let (other, renewal) = (claim(&identity, "else"), renewal(&mine, &grant));
+        let (claimed, renewed) = tokio::join!(store.claim(&other), renewed(&store, &renewal));
+        assert_eq!(claimed.unwrap_err().kind(), ErrorKind::Unreachable);
+        assert_eq!(renewed, RenewReply::Held);
+    }
+    drop(blocking);
+}
+
+#[tokio::test]
+async fn a_renewal_that_nobody_can_read_is_not_believed() {
+    let machine = Machine::new();
+    let (store, identity) = machine.open();
+    let mine = claim(&identity, "n");
+    let grant = granted(&store, &mine).await;
+    let later = machine.clock.now() + Duration::from_secs(60);
+    let wrote = store.writer().with_core(|core| {
+        fs::remove_dir_all(machine.sessions()).unwrap();
+        let sessions = &mut core.sessions;
+        let wrote = sessions.beat(&[(mine.request, later)], machine.clock.now());
+        assert_eq!(sessions.own_beat(mine.request), None);
+        wrote
+    });
+    assert!(!wrote);
+    // So it cannot be extended after others have seen it end.
+    let blocking = writer(&machine);
+    machine.hand.advance(Duration::from_secs(31));
+    assert_eq!(renewed_if(&store, &renewal(&mine, &grant)).await, None);
+    drop(blocking);
 }
 
 #[tokio::test]

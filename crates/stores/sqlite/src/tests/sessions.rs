@@ -16,20 +16,23 @@ fn a_session_file_is_locked_whenever_it_is_seen() {
     let machine = Machine::new();
     let (store, identity) = machine.open();
     let (path, end) = (session_of(&machine, &identity), AtomicBool::new(false));
+    let seen = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
-            let mut seen = 0;
             while !end.load(Ordering::SeqCst) {
                 if let Ok(file) = File::open(&path) {
                     assert!(
                         file.try_lock_shared().is_err(),
-                        "unlocked after {seen} looks"
+                        "unlocked after {seen:?} looks"
                     );
-                    seen += 1;
+                    seen.fetch_add(1, Ordering::SeqCst);
                 }
             }
-            seen
         });
+        // Not before it looks: it may get no time until all is over.
+        while seen.load(Ordering::SeqCst) == 0 && !looking.is_finished() {
+            std::thread::yield_now();
+        }
         for _ in 0..400 {
             let _ = fs::remove_file(&path);
             store.writer().with_core(|core| core.sessions.keep());
@@ -38,11 +41,30 @@ fn a_session_file_is_locked_whenever_it_is_seen() {
             }
         }
         end.store(true, Ordering::SeqCst);
-        assert!(looking.join().unwrap() > 0);
+        looking.join().unwrap();
     });
     assert!(path.exists());
     drop(store);
     assert_eq!(fs::read_dir(machine.sessions()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_log_that_is_removed_in_a_transaction_grants_nothing() {
+    for end in ["-wal", "-shm"] {
+        let machine = Machine::new();
+        let (store, identity) = machine.open();
+        pair(&store, &identity, "n").await;
+        let (claim, log) = (claim(&identity, "n"), format!("locks.db{end}"));
+        let log = machine.folder.join(log);
+        let step = move |tx: &mut crate::tx::Tx<'_>| {
+            // The process was stopped here.
+            let _ = fs::remove_file(&log);
+            crate::steps::run_claim(tx, &claim, 1)
+        };
+        let error = store.writer().call(Route::Inline, step).await.unwrap_err();
+        assert!(error.to_string().contains("was removed"), "{end}: {error}");
+        assert!(!error.may_have_taken_effect(), "{end}: {error}");
+    }
 }
 
 #[tokio::test]

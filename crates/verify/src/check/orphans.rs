@@ -4,7 +4,8 @@
 //! The store is listed all the time. A holder belongs to a guard with its number, or to a multi-lock
 //! that is being acquired; a waiter to an acquire of its process on its lock. Otherwise it may be seen
 //! in [`POLLS`] polls, or for [`TRIPS`] round trips of its process at their present pace. What a dead process
-//! left may stay as long as its leases; nothing of it may appear afterwards. Polls near a fault that
+//! left may stay as long as its leases; nothing of it may appear afterwards. Where the store sees a process
+//! end, that is at once. Polls near a fault that
 //! could delay the process or the lock do not count.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use clinch::LOCAL_BITS;
 
 use super::{Index, Property, Violation, op_name};
-use crate::history::{Acquire, Answer, Event, Seen};
+use crate::history::{Acquire, Answer, Event, FORKED, Seen};
 
 /// In so many polls in a row nobody's holder or waiter may be seen.
 pub(super) const POLLS: usize = 6;
@@ -105,7 +106,7 @@ impl<'h> Facts<'h> {
                 Event::Waiting(waiting) if !ended.contains(&waiting.op) => {
                     let asked = facts.asked.entry((waiting.process, &waiting.lock));
                     asked.or_default().asks.push(Ask {
-                        span: (waiting.invoke, u64::MAX),
+                        span: (waiting.invoke, end_of(&facts.killed, waiting.process)),
                         group: true,
                     });
                 }
@@ -116,7 +117,8 @@ impl<'h> Facts<'h> {
         facts.asked.values_mut().for_each(Asks::sort);
         for hold in &index.holds {
             let key = (hold.acquire.lock.as_str(), hold.token >> LOCAL_BITS);
-            let until = hold.ended().unwrap_or(u64::MAX);
+            let open = || end_of(&facts.killed, hold.acquire.process);
+            let until = hold.ended().unwrap_or_else(open);
             let guards = facts.guards.entry(key).or_default();
             guards.push(((hold.acquire.complete, until), hold.acquire.op));
         }
@@ -149,6 +151,15 @@ impl<'h> Facts<'h> {
 fn judge(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen) -> Option<Violation> {
     let owned = owned(index, facts, seen);
     let lease = index.lease();
+    let (dead, alive): (Option<u32>, Option<u32>) = match seen.process {
+        Some(process) if facts.killed.contains_key(&process) => (Some(process), None),
+        process => (None, process),
+    };
+    // Nothing delays a process that has ended, where that is seen.
+    let (whose, settle) = match index.history.start().and_then(|start| start.at_once) {
+        Some(at_once) if dead.is_some() => (None, at_once),
+        _ => (seen.process, settle(index)),
+    };
     for gap in gaps(owned, (seen.from, seen.until)) {
         // A party was there at every poll between its first and its last one.
         let first = facts.polls.partition_point(|send| *send <= gap.0);
@@ -159,13 +170,12 @@ fn judge(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen) -> Option<Violation>
         let polls = facts.polls.iter().skip(first);
         let mut row: Vec<u64> = Vec::new();
         for at in polls.take_while(|send| **send <= gap.1) {
-            let quiet = index.is_quiet((seen.process, &seen.lock), (*at, *at), settle(index));
+            let quiet = index.is_quiet((whose, &seen.lock), (*at, *at), settle);
             match quiet {
                 true => row.push(*at),
                 false => row.clear(),
             }
             let span = (row.first().copied().unwrap_or(*at), *at);
-            let alive = seen.process.filter(|p| !facts.killed.contains_key(p));
             let answered = alive.is_none_or(|process| facts.trips(process, span, lease) > TRIPS);
             if row.len() > POLLS && answered {
                 return Some(tell(index, facts, seen, span));
@@ -173,6 +183,11 @@ fn judge(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen) -> Option<Violation>
         }
     }
     None
+}
+
+/// Until when a process has what it did not give up: what it leaves when it is killed is nobody's.
+fn end_of(killed: &BTreeMap<u32, u64>, process: u32) -> u64 {
+    killed.get(&process).copied().unwrap_or(u64::MAX)
 }
 
 /// For how long a fault delays things after its end: a request that was lost is given up, and repeated.
@@ -207,6 +222,10 @@ fn owned(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen) -> Vec<Span> {
         }
     }
     if let Some(&killed) = facts.killed.get(&process) {
+        if let Some(until) = noticed(index, process, killed, seen) {
+            spans.push((0, until));
+            return spans;
+        }
         // A waiter that died may be granted the lock as long as its place lives, and keep it for a lease.
         let engine = index.faults_of(None, &seen.lock);
         let engine =
@@ -220,6 +239,21 @@ fn owned(index: &Index<'_>, facts: &Facts<'_>, seen: &Seen) -> Vec<Span> {
         }
     }
     spans
+}
+
+/// Until when a store that sees a process end has seen this one; `None` where leases have to run out. So it is
+/// if session files are missing, or disturbed in another way, or if a child that was forked keeps its parent's.
+fn noticed(index: &Index<'_>, process: u32, killed: u64, seen: &Seen) -> Option<u64> {
+    let at_once = index.history.start()?.at_once?;
+    let long = index.lease() + index.grace();
+    let mut forks = index.faults.iter().filter(|fault| fault.kind == FORKED);
+    let forked = forks.any(|f| f.process == Some(process) && f.at.saturating_add(long) >= killed);
+    let lease = index.lease_of(&seen.lock);
+    let mut engine = index.faults_of(None, &seen.lock);
+    let disturbed =
+        engine.any(|f| f.until.saturating_add(lease) >= killed && f.at <= killed + at_once);
+    let lag = 4 * index.lag((killed, killed + at_once));
+    (!forked && !disturbed).then_some(killed + at_once + lag)
 }
 
 /// What spans leave uncovered of a time.
@@ -397,6 +431,12 @@ mod tests {
             killed.clone(),
             seen(Some(7), 101, 4600),
         ]));
+        // And not for ever, though nobody said that it ended.
+        fails(
+            with(vec![held.clone(), killed.clone(), seen(Some(7), 101, 4680)]),
+            Property::Orphans,
+            &["killed at", "p1#1"],
+        );
         fails(
             with(vec![held, killed.clone(), seen(Some(8), 3510, 3600)]),
             Property::Orphans,
@@ -433,5 +473,48 @@ mod tests {
         let mut events = with(vec![seen(Some(7), 101, 400)]);
         events.retain(|event| !matches!(event, Event::Call(_)));
         passes(events);
+    }
+
+    /// A run on a store that sees processes end, within 50.
+    fn found_at_once(events: Vec<Event>) -> Vec<Violation> {
+        let start = Event::Start(crate::history::Start {
+            version: crate::history::VERSION,
+            grace: 100,
+            lease: 1000,
+            at_once: Some(50),
+            ..crate::history::Start::default()
+        });
+        let history = crate::history::History::new([vec![start], with(events)].concat());
+        super::super::check(&history).violations
+    }
+
+    #[test]
+    fn where_a_death_is_seen_the_dead_keep_nothing() {
+        let exit = Event::Exit(Exit {
+            process: 1,
+            at: 500,
+            killed: true,
+        });
+        let fault = |kind: &str, process, at| {
+            Event::Fault(Fault {
+                kind: kind.to_owned(),
+                at,
+                until: at,
+                process,
+                ..Fault::default()
+            })
+        };
+        let held = Event::Acquire(acquire(op(1, 1), "a", 7 << LOCAL_BITS, (90, 100)));
+        let killed = vec![held, exit, fault("worker killed", Some(1), 500)];
+        let with = |more: Vec<Event>| found_at_once([killed.clone(), more].concat());
+        assert!(with(vec![seen(Some(7), 101, 610)]).is_empty());
+        assert_eq!(with(vec![seen(Some(7), 101, 630)]).len(), 1);
+        let lag = Event::Lag(crate::history::Lag { at: 520, by: 30 });
+        assert!(with(vec![seen(Some(7), 101, 630), lag]).is_empty());
+        // A child that was forked keeps its parent's session; and a session file that is missing says nothing.
+        let forked = fault(crate::history::FORKED, Some(1), 450);
+        assert!(with(vec![seen(Some(7), 101, 630), forked]).is_empty());
+        let removed = fault("session files removed", None, 450);
+        assert!(with(vec![seen(Some(7), 101, 630), removed]).is_empty());
     }
 }

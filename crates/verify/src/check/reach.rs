@@ -19,10 +19,7 @@ impl<'h> Index<'h> {
             !fault.harmless
                 && fault.process.is_none_or(|victim| Some(victim) == process)
                 && fault.lock.as_deref().is_none_or(|victim| victim == lock)
-                && fault.slots.as_ref().is_none_or(|slots| {
-                    let mut slots = slots.iter();
-                    slots.any(|(first, last)| (*first..=*last).contains(&slot))
-                })
+                && fault.slots.as_ref().is_none_or(|slots| is_in(slots, slot))
         })
     }
 
@@ -46,7 +43,7 @@ impl<'h> Index<'h> {
             .sum()
     }
 
-    fn namespace(&self) -> &'h str {
+    pub(super) fn namespace(&self) -> &'h str {
         self.history.start().map_or("", |start| &start.namespace)
     }
 }
@@ -71,6 +68,12 @@ pub(super) fn covered(mut spans: Vec<(u64, u64)>, (from, until): (u64, u64)) -> 
         }
     }
     sum
+}
+
+/// Whether a slot is one of these.
+pub(super) fn is_in(slots: &[(u16, u16)], slot: u16) -> bool {
+    let mut slots = slots.iter();
+    slots.any(|(first, last)| (*first..=*last).contains(&slot))
 }
 
 /// The slot of a lock on a Redis cluster; of no meaning elsewhere.

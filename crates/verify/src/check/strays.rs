@@ -14,7 +14,7 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
             Event::Closed(client) => {
                 closed.insert((client.process, client.client), client.at);
             }
-            Event::Forked(child) if child.valid || child.granted => {
+            Event::Forked(child) if child.valid || child.granted || child.released => {
                 found.push(tell_child(index, child));
             }
             _ => {}
@@ -40,9 +40,10 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
 }
 
 fn tell_child(index: &Index<'_>, child: &Forked) -> Violation {
-    let what = match child.granted {
-        true => "was granted a lock with its parent's client",
-        false => "has a copy of a guard that said it was valid",
+    let what = match (child.granted, child.released) {
+        (true, _) => "was granted a lock with its parent's client",
+        (_, true) => "released its parent's guard",
+        _ => "has a copy of a guard that said it was valid",
     };
     let (process, at) = (child.process, index.time(child.at));
     let message = format!("a child that process {process} forked {what} at {at}");
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_copy_in_a_child_is_not_valid() {
-        let child = |valid, granted| {
+        let child = |[valid, granted, released]: [bool; 3]| {
             vec![Event::Forked(Forked {
                 process: 1,
                 op: op(1, 1),
@@ -96,18 +97,16 @@ mod tests {
                 at: 5,
                 valid,
                 granted,
+                released,
             })]
         };
-        passes(child(false, false));
-        fails(
-            child(true, false),
-            Property::Exclusion,
-            &["forked", "said it was valid"],
-        );
-        fails(
-            child(false, true),
-            Property::Exclusion,
-            &["was granted a lock"],
-        );
+        passes(child([false; 3]));
+        for (saw, words) in [
+            ([true, false, false], "said it was valid"),
+            ([false, true, false], "was granted a lock"),
+            ([false, false, true], "released its parent's guard"),
+        ] {
+            fails(child(saw), Property::Exclusion, &["forked", words]);
+        }
     }
 }

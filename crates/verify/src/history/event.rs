@@ -81,6 +81,10 @@ pub(crate) struct Start {
     /// run out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at_once: Option<u64>,
+    /// For how long after its end a fault may keep renewals from being answered, if that is less than
+    /// `grace`: a client has given up all that it waited for by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) settle: Option<u64>,
     /// The namespace of the locks.
     #[serde(default)]
     pub(crate) namespace: String,
@@ -285,6 +289,9 @@ pub(crate) struct Fault {
     /// It delays nobody: whatever is late, it is not because of this.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) harmless: bool,
+    /// What it means for renewals.
+    #[serde(default, skip_serializing_if = "Renewals::are_delayed")]
+    pub(crate) renewals: Renewals,
     /// What the store does not promise under it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) excuses: Vec<Property>,
@@ -293,10 +300,32 @@ pub(crate) struct Fault {
     pub(crate) excused_until: Option<u64>,
 }
 
+/// What a fault means for renewals, where that is not what it means for everything else.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Renewals {
+    /// They are late like all else.
+    #[default]
+    Delayed,
+    /// They go on: no hold is lost because of it.
+    GoOn,
+    /// They go on for holds that every server has: a minority is away.
+    OfWholeHolds,
+}
+
+impl Renewals {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn are_delayed(&self) -> bool {
+        *self == Self::Delayed
+    }
+}
+
 /// The clock of a worker's clients runs fast, from its start.
 pub(crate) const FAST: &str = "clock of a client runs 0.5 % fast";
 /// The clock of a worker's clients runs slow, from its start.
 pub(crate) const SLOW: &str = "clock of a client runs 0.5 % slow";
+/// A worker forked, and the child uses its parent's client.
+pub(crate) const FORKED: &str = "forked child uses its parent's client";
 /// A worker has another boot id, from its start.
 pub(crate) const OTHER_BOOT: &str = "process with another boot id";
 
@@ -336,6 +365,9 @@ pub(crate) struct Forked {
     pub(crate) valid: bool,
     /// Whether the child was granted a lock with its parent's client.
     pub(crate) granted: bool,
+    /// Whether the child was told that it had released its parent's guard.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) released: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

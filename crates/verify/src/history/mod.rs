@@ -12,9 +12,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 
 pub(crate) use event::{
-    Access, Acquire, Answer, Call, CallKind, Closed, Event, Exit, FAST, Fault, Forked, Hired, Kind,
-    Lag, Look, Lost, OTHER_BOOT, Observe, Outcome, Poll, Release, Requests, SLOW, Scan, Seen,
-    Start, VERSION, Waiting,
+    Access, Acquire, Answer, Call, CallKind, Closed, Event, Exit, FAST, FORKED, Fault, Forked,
+    Hired, Kind, Lag, Look, Lost, OTHER_BOOT, Observe, Outcome, Poll, Release, Renewals, Requests,
+    SLOW, Scan, Seen, Start, VERSION, Waiting,
 };
 pub(crate) use recorder::{Recorder, now};
 

@@ -3,13 +3,10 @@
 use clinch::Result;
 use clinch_testkit::servers::Disk;
 
-use super::EngineFault;
+use super::{EngineFault, fault};
 
 /// A store may refuse, and its server may end; nothing else.
-pub(super) const FULL: EngineFault = EngineFault {
-    name: "disk full",
-    excuses: &[],
-};
+pub(super) const FULL: EngineFault = fault("disk full", &[]);
 
 /// Sets a server up on a small disk, where one may be mounted.
 pub(super) fn on_a_small_one<B>(setup: B, on_disk: impl FnOnce(B) -> B) -> B {

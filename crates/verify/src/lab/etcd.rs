@@ -90,15 +90,7 @@ impl Etcd {
             .lines()
             .find_map(|line| line.split_once("\"Version\" : "));
         let version = line.map_or("", |(_, v)| v.trim_matches('"')).to_owned();
-        let outages = OF_THREE.iter().map(|(outage, whom, name)| {
-            let stood_still = *outage == Outage::Paused && *whom != Whom::Follower;
-            let excuses = match stood_still && revokes_living_leases(&version) {
-                true => PAUSED,
-                false => &[],
-            };
-            (Kind::Outage(*outage, *whom), fault(name, excuses))
-        });
-        let mut faults: Vec<_> = outages.chain(OWN).collect();
+        let mut faults = kinds(&version);
         faults.retain(|(kind, _)| network.is_some() || !kind.needs_hosts());
         Ok(Self {
             cluster,
@@ -148,6 +140,26 @@ impl Etcd {
         }
         Ok(())
     }
+}
+
+/// All that can be done to servers of this version.
+fn kinds(version: &str) -> Vec<(Kind, EngineFault)> {
+    let outages = OF_THREE.iter().map(|(outage, whom, name)| {
+        let stood_still = *outage == Outage::Paused && *whom != Whom::Follower;
+        let excuses = match stood_still && revokes_living_leases(version) {
+            true => PAUSED,
+            false => &[],
+        };
+        (Kind::Outage(*outage, *whom), fault(name, excuses))
+    });
+    outages.chain(OWN).collect()
+}
+
+/// The same without how it is done.
+#[cfg(test)]
+pub(super) fn faults(version: &str) -> Vec<EngineFault> {
+    let kinds = kinds(version).into_iter();
+    kinds.map(|(_, fault)| fault).collect()
 }
 
 impl Engine for Etcd {

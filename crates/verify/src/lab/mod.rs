@@ -11,6 +11,8 @@ mod redis_quorum;
 mod redis_sentinel;
 mod sqlite;
 mod stepped;
+#[cfg(test)]
+mod table;
 mod zookeeper;
 
 use std::net::SocketAddr;
@@ -21,6 +23,7 @@ use std::time::Duration;
 use clinch::{Error, Result};
 
 use crate::check::Property;
+use crate::history::Renewals;
 
 /// An engine that a run starts for itself.
 ///
@@ -110,11 +113,27 @@ pub(crate) struct EngineFault {
     pub(crate) name: &'static str,
     /// What the store does not promise under it.
     pub(crate) excuses: &'static [Property],
+    /// What it means for renewals.
+    pub(crate) renewals: Renewals,
 }
 
-const fn fault(name: &'static str, excuses: &'static [Property]) -> EngineFault {
-    EngineFault { name, excuses }
+pub(crate) const fn fault(name: &'static str, excuses: &'static [Property]) -> EngineFault {
+    EngineFault {
+        name,
+        excuses,
+        renewals: Renewals::Delayed,
+    }
 }
+
+impl EngineFault {
+    /// The same, under which renewals go on.
+    const fn but_renewals(self, renewals: Renewals) -> Self {
+        Self { renewals, ..self }
+    }
+}
+
+/// A fault that another one brought about, and the slots of a cluster that it was done to.
+pub(crate) type Beside = (EngineFault, Vec<(u16, u16)>);
 
 /// What came of a fault.
 #[derive(Debug, Clone, Default)]
@@ -125,6 +144,8 @@ pub(crate) struct Aftermath {
     pub(crate) slots: Option<Vec<(u16, u16)>>,
     /// When that which it excuses had happened, if it was before its end.
     pub(crate) excused_until: Option<u64>,
+    /// What else it was, at the same time.
+    pub(crate) beside: Option<Beside>,
 }
 
 /// An engine that runs, and can be disturbed. Calls block for a bounded time.

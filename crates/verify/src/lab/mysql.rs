@@ -103,6 +103,12 @@ impl Mysql {
     }
 }
 
+/// All that can be done to it.
+#[cfg(test)]
+pub(super) fn faults() -> Vec<EngineFault> {
+    FAULTS.iter().map(|(_, fault)| *fault).collect()
+}
+
 impl Engine for Mysql {
     fn url(&self) -> String {
         // Near the lease: the default of five seconds is made for leases of thirty.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clinch::{BootTime, Clock, Result};
 use clinch_testkit::servers::{Redis as Server, RedisBuilder, Step};
 
-use super::{Engine, EngineFault, disk};
+use super::{Engine, EngineFault, disk, fault};
 use crate::check::Property;
 
 /// A server that forgets its holds cannot exclude, and knows no queue and no request of before.
@@ -32,23 +32,11 @@ const FORWARD: usize = 3;
 const FULL: usize = 4;
 
 /// The last one needs a small disk.
-const FAULTS: [EngineFault; 5] = [
-    EngineFault {
-        name: "server killed, started with its data",
-        excuses: &[],
-    },
-    EngineFault {
-        name: "server paused",
-        excuses: &[],
-    },
-    EngineFault {
-        name: "server killed, started without data",
-        excuses: FORGETS,
-    },
-    EngineFault {
-        name: "server clock forward and back",
-        excuses: STEPS,
-    },
+pub(super) const FAULTS: [EngineFault; 5] = [
+    fault("server killed, started with its data", &[]),
+    fault("server paused", &[]),
+    fault("server killed, started without data", FORGETS),
+    fault("server clock forward and back", STEPS),
     disk::FULL,
 ];
 

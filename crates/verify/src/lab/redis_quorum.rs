@@ -11,6 +11,7 @@ use clinch_testkit::servers::{Redis as Server, Step};
 use super::redis::{lasting, version};
 use super::{Engine, EngineFault, fault};
 use crate::check::Property;
+use crate::history::Renewals;
 
 const SERVERS: usize = 3;
 
@@ -25,9 +26,11 @@ const PAUSE: usize = 1;
 const EMPTY: usize = 2;
 const FORWARD: usize = 3;
 
-const FAULTS: [EngineFault; 4] = [
-    fault("one of three servers killed, started with its data", &[]),
-    fault("one of three servers paused", &[]),
+/// Two of three renew what they both have.
+pub(super) const FAULTS: [EngineFault; 4] = [
+    fault("one of three servers killed, started with its data", &[])
+        .but_renewals(Renewals::OfWholeHolds),
+    fault("one of three servers paused", &[]).but_renewals(Renewals::OfWholeHolds),
     fault(
         "one of three servers killed, started without data",
         FORGOTTEN,

@@ -28,7 +28,7 @@ const PAUSE: usize = 5;
 const SPLIT: usize = 6;
 
 /// The last one needs hosts.
-const FAULTS: [EngineFault; 7] = [
+pub(super) const FAULTS: [EngineFault; 7] = [
     fault("master killed, a replica takes over", FORGETS_PLACES),
     fault("failover asked for", FORGETS_PLACES),
     fault("replica killed, started again", &[]),

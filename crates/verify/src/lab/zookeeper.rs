@@ -89,9 +89,7 @@ impl ZooKeeper {
             None => Ensemble::start_with(setup)?,
         };
         let disks = ensemble.servers().iter().all(|s| s.disk().is_some());
-        let outages =
-            OF_THREE.map(|(outage, whom, name)| (Kind::Outage(outage, whom), fault(name, &[])));
-        let mut faults: Vec<_> = outages.into_iter().chain(OWN).collect();
+        let mut faults = kinds();
         faults.retain(|(kind, _)| {
             (network.is_some() || !kind.needs_hosts()) && (disks || !kind.needs_disks())
         });
@@ -124,6 +122,22 @@ impl ZooKeeper {
         }
         Ok(())
     }
+}
+
+/// All that can be done to it.
+fn kinds() -> Vec<(Kind, EngineFault)> {
+    let outages = OF_THREE.iter();
+    let outages = outages.map(|(outage, whom, name)| {
+        let kind = Kind::Outage(*outage, *whom);
+        (kind, fault(name, &[]))
+    });
+    outages.chain(OWN).collect()
+}
+
+/// The same without how it is done.
+#[cfg(test)]
+pub(super) fn faults() -> Vec<EngineFault> {
+    kinds().into_iter().map(|(_, fault)| fault).collect()
 }
 
 impl Engine for ZooKeeper {

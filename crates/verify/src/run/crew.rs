@@ -134,18 +134,26 @@ pub(super) fn with_other_boot(program: &[OsString], folder: &Folder) -> Vec<OsSt
     all
 }
 
-/// Whether that can be had here: it takes root, in most places.
-pub(super) fn other_boot_is_possible(folder: &Folder) -> bool {
+/// Whether that can be had here, or why not: it takes root, in most places.
+pub(super) fn other_boot(folder: &Folder) -> std::result::Result<(), String> {
     let id = "6b1f2f0e-95d7-4b64-9c4e-1d1f6d9a7c11\n";
-    if folder.write("boot-id", id).is_err() {
-        return false;
-    }
+    folder.write("boot-id", id).map_err(|why| why.to_string())?;
     let program = with_other_boot(&["cat".into(), BOOT_ID.into()], folder);
-    let Some((name, args)) = program.split_first() else {
-        return false;
-    };
-    let output = Command::new(name).args(args).stderr(Stdio::null()).output();
-    output.is_ok_and(|output| output.stdout == id.as_bytes())
+    let (name, args) = program.split_first().ok_or("there is no program")?;
+    let output = Command::new(name).args(args).output();
+    let output = output.map_err(|why| format!("unshare: {why}"))?;
+    if output.stdout == id.as_bytes() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = said.lines().next().unwrap_or("the boot id stays as it is");
+    Err(line.to_owned())
+}
+
+/// What cannot be done here without it.
+pub(super) fn missing(other_boot: &std::result::Result<(), String>) -> Option<String> {
+    let why = other_boot.as_ref().err()?;
+    Some(format!("{}: {why}", crate::history::OTHER_BOOT))
 }
 
 impl Drop for Member {
@@ -175,4 +183,20 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
 fn failed(why: &std::io::Error) -> Error {
     let text = format!("cannot run a worker process: {why}");
     Error::new(ErrorKind::Internal, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_id_that_cannot_be_had_is_reported() {
+        assert_eq!(missing(&Ok(())), None);
+        let why = Err("unshare failed: Operation not permitted".to_owned());
+        let text = missing(&why).unwrap();
+        assert!(
+            text.starts_with("process with another boot id: unshare"),
+            "{text}"
+        );
+    }
 }

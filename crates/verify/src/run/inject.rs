@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use clinch::BootTime;
 
+use super::kinds::{self, Kind};
 use super::plan::{OfEngine, Plan, Planned, What};
 use super::{LinkFault, Run, lock};
-use crate::check::Property;
 use crate::history::{Event, Exit, Fault, now};
-use crate::lab::{Aftermath, EngineFault};
+use crate::lab::Aftermath;
 use crate::work::Order;
 
 /// Longer than any run.
@@ -59,25 +59,21 @@ impl Run<'_> {
                 What::Kill => self.kill(&planned).await,
                 What::PauseShort => {
                     let victim = self.victim(&planned);
-                    self.pause(victim, &planned, "paused shortly", until).await;
+                    self.pause(victim, &planned, kinds::PAUSED, until).await;
                 }
                 What::PauseLong => {
-                    let how = "paused for longer than a lease";
                     let victim = match planned.pick & 1 << 40 {
                         0 => self.about_to_write(until).await,
                         _ => None,
                     };
                     let victim = victim.or_else(|| self.victim(&planned));
-                    self.pause(victim, &planned, how, until).await;
+                    self.pause(victim, &planned, kinds::PAUSED_LONG, until)
+                        .await;
                 }
                 What::Stall => self.stall(&planned, until).await,
                 What::Evict => self.evict(&planned).await,
-                What::Close => self.send_order(&planned, Order::Close, "client closed under load"),
-                What::Fork => self.send_order(
-                    &planned,
-                    Order::Fork,
-                    "forked child uses its parent's client",
-                ),
+                What::Close => self.send_order(&planned, Order::Close, kinds::CLOSED),
+                What::Fork => self.send_order(&planned, Order::Fork, kinds::FORKED),
                 What::Peek => self.peek().await,
                 What::Link(LinkFault::Kept) => self.keep(&planned, until).await,
                 What::Link(fault) => self.cut(fault, &planned, until).await,
@@ -150,11 +146,8 @@ impl Run<'_> {
         }));
         self.retire(&member);
         self.log(Fault {
-            kind: "worker killed".to_owned(),
-            at,
-            until: at,
             process: Some(process),
-            ..Fault::default()
+            ..kinds::KILLED.fault(at, at)
         });
         self.replace().await;
     }
@@ -172,18 +165,15 @@ impl Run<'_> {
         None
     }
 
-    async fn pause(&self, victim: Option<u32>, planned: &Planned, how: &str, until: BootTime) {
+    async fn pause(&self, victim: Option<u32>, planned: &Planned, how: Kind, until: BootTime) {
         let Some(process) = victim else { return };
         let at = now();
         self.each(process, |member| member.pause());
         self.rest(planned.span, until).await;
         self.each(process, |member| member.resume());
         self.log(Fault {
-            kind: format!("worker {how}"),
-            at,
-            until: now(),
             process: Some(process),
-            ..Fault::default()
+            ..how.fault(at, now())
         });
     }
 
@@ -197,12 +187,9 @@ impl Run<'_> {
         self.rest(planned.span, until).await;
         let asked = at.saturating_add(super::nanos(planned.span));
         self.log(Fault {
-            kind: "worker's runtime blocked".to_owned(),
-            at,
-            // It goes on when the run is stopped before.
-            until: now().max(asked),
             process: Some(process),
-            ..Fault::default()
+            // It goes on when the run is stopped before.
+            ..kinds::BLOCKED.fault(at, now().max(asked))
         });
     }
 
@@ -235,13 +222,8 @@ impl Run<'_> {
         let begun = now();
         if clinch.evict(view.name.as_str(), None).await.is_ok() {
             self.log(Fault {
-                kind: "hold broken by an operator".to_owned(),
-                at: begun,
-                until: now(),
                 lock: Some(view.name.as_str().to_owned()),
-                excuses: vec![Property::Exclusion, Property::FalseLoss],
-                harmless: true,
-                ..Fault::default()
+                ..kinds::BROKEN.fault(begun, now())
             });
         }
     }
@@ -262,11 +244,8 @@ impl Run<'_> {
         self.rest(planned.span, until).await;
         way(&|way| way.heal(fault));
         self.log(Fault {
-            kind: fault.name().to_owned(),
-            at,
-            until: now(),
             process: Some(process),
-            ..Fault::default()
+            ..kinds::of_link(fault, self.route.scheme()).fault(at, now())
         });
     }
 
@@ -311,19 +290,23 @@ impl Run<'_> {
         for error in failures {
             self.problem(&format!("{}: {error}", fault.name));
         }
-        let EngineFault { name, excuses } = done;
         let ended = now();
         self.log(Fault {
-            kind: name.to_owned(),
-            at,
-            until: ended,
             slots: after.slots,
-            excuses: excuses.to_vec(),
             excused_until: after.excused_until,
-            ..Fault::default()
+            ..Kind::from(done).fault(at, ended)
         });
-        let excused = after.excused_until.unwrap_or(ended).saturating_sub(at);
-        (!excuses.is_empty()).then_some(Duration::from_nanos(excused))
+        let mut excused = after.excused_until.unwrap_or(ended).saturating_sub(at);
+        let mut excuses = !done.excuses.is_empty();
+        if let Some((beside, slots)) = after.beside {
+            self.log(Fault {
+                slots: Some(slots),
+                ..Kind::from(beside).fault(at, ended)
+            });
+            excused = ended.saturating_sub(at);
+            excuses = true;
+        }
+        excuses.then_some(Duration::from_nanos(excused))
     }
 
     /// Some workers are on the side of these servers, the others on the other side.
@@ -338,20 +321,15 @@ impl Run<'_> {
     }
 
     /// Has a worker do something to itself; it goes on meanwhile.
-    fn send_order(&self, planned: &Planned, order: Order, kind: &str) {
+    fn send_order(&self, planned: &Planned, order: Order, kind: Kind) {
         let Some(process) = self.victim(planned) else {
             return;
         };
         let at = now();
         self.each(process, |member| member.order(order));
         self.log(Fault {
-            kind: kind.to_owned(),
-            at,
-            until: at,
             process: Some(process),
-            // Closing ends what is held, and says so; it delays nothing else.
-            harmless: true,
-            ..Fault::default()
+            ..kind.fault(at, at)
         });
     }
 
@@ -371,11 +349,8 @@ impl Run<'_> {
         // Until its client has given the connections up.
         self.rest(planned.span, until).await;
         self.log(Fault {
-            kind: LinkFault::Kept.name().to_owned(),
-            at,
-            until: now(),
             process: Some(process),
-            ..Fault::default()
+            ..kinds::of_link(LinkFault::Kept, self.route.scheme()).fault(at, now())
         });
     }
 
@@ -390,12 +365,8 @@ impl Run<'_> {
                 links.iter().for_each(clinch_testkit::proxy::Link::deliver);
                 let at = now();
                 self.log(Fault {
-                    kind: "kept requests delivered".to_owned(),
-                    at,
-                    until: at,
                     process: Some(process),
-                    harmless: true,
-                    ..Fault::default()
+                    ..kinds::DELIVERED.fault(at, at)
                 });
             }
         }
@@ -424,13 +395,7 @@ impl Run<'_> {
             }
             Err(error) => self.problem(&format!("nobody could look into the file: {error}")),
         }
-        self.log(Fault {
-            kind: "file read by plain SQLite".to_owned(),
-            at,
-            until: now(),
-            harmless: true,
-            ..Fault::default()
-        });
+        self.log(kinds::READ.fault(at, now()));
     }
 
     /// Servers are started and killed with calls that block. They have a thread of their own, so that

@@ -4,6 +4,7 @@ mod budget;
 mod crew;
 mod enough;
 mod inject;
+pub(crate) mod kinds;
 mod plan;
 mod polls;
 mod requests;
@@ -22,6 +23,8 @@ use clinch_testkit::servers::Folder;
 
 use crew::Member;
 pub(crate) use plan::What;
+#[cfg(test)]
+pub(crate) use plan::{OfEngine, Plan};
 pub(crate) use route::LinkFault;
 use route::{Route, Way};
 pub use watch::Progress;
@@ -107,8 +110,8 @@ struct Run<'a> {
     pids: Mutex<HashMap<u32, u32>>,
     /// Connections whose requests are kept, whose they are, and until when.
     kept: Mutex<Vec<(BootTime, u32, Vec<clinch_testkit::proxy::Link>)>>,
-    /// Whether workers can be given a boot id of their own.
-    other_boot: bool,
+    /// Why workers cannot be given a boot id of their own, if they cannot.
+    other_boot: std::result::Result<(), String>,
     faults: AtomicU64,
     /// What members that have gone had done.
     retired: Mutex<Counts>,
@@ -179,7 +182,7 @@ impl<'a> Run<'a> {
             next: AtomicU32::new(1),
             pids: Mutex::default(),
             kept: Mutex::default(),
-            other_boot: crew::other_boot_is_possible(&folder),
+            other_boot: crew::other_boot(&folder),
             faults: AtomicU64::new(0),
             retired: Mutex::default(),
             problems: Mutex::default(),
@@ -223,6 +226,10 @@ impl<'a> Run<'a> {
         let info = self.clinch.as_ref().map(Clinch::info);
         let engine = lock(&self.engine).as_ref().map(|engine| engine.version());
         let missing = lock(&self.engine).as_ref().map(|engine| engine.missing());
+        let mut missing = missing.unwrap_or_default();
+        if self.wants_other_boot() {
+            missing.extend(crew::missing(&self.other_boot));
+        }
         let ours = format!("clinch {}", env!("CARGO_PKG_VERSION"));
         let store = match &self.options.target {
             Target::Store(url) => clinch::redact(url),
@@ -249,9 +256,15 @@ impl<'a> Run<'a> {
             requests: self.promised_requests(),
             grace: nanos(self.grace()),
             at_once: (self.route.is_embedded() && self.wrong().is_none()).then(|| nanos(AT_ONCE)),
+            // And until the next renewal.
+            settle: self
+                .route
+                .reply_timeout()
+                .filter(|_| self.wrong().is_none())
+                .map(|timeout| nanos((timeout + self.lease / 3).min(self.grace()))),
             namespace: self.options.namespace.clone(),
             versions: [Some(ours), engine].into_iter().flatten().collect(),
-            missing: missing.unwrap_or_default(),
+            missing,
         }
     }
 
@@ -334,28 +347,27 @@ impl<'a> Run<'a> {
 
     /// Every third worker of the lab with an embedded store is in a container of its own.
     fn has_other_boot(&self, process: u32) -> bool {
-        let lab = matches!(self.options.target, Target::Lab(_));
-        lab && self.route.is_embedded() && self.other_boot && process % 3 == 2
+        self.wants_other_boot() && self.other_boot.is_ok() && process % 3 == 2
+    }
+
+    fn wants_other_boot(&self) -> bool {
+        matches!(self.options.target, Target::Lab(_)) && self.route.is_embedded()
     }
 
     /// Records what is strange about a worker from its start.
     fn tell_peculiarities(&self, config: &Config) {
         let fast = match config.drift {
             0 => None,
-            drift if drift > 0 => Some(crate::history::FAST),
-            _ => Some(crate::history::SLOW),
+            drift if drift > 0 => Some(kinds::FAST),
+            _ => Some(kinds::SLOW),
         };
         let boot = self.has_other_boot(config.process);
-        let boot = boot.then_some(crate::history::OTHER_BOOT);
+        let boot = boot.then_some(kinds::OTHER_BOOT);
         for kind in [fast, boot].into_iter().flatten() {
             let at = now();
             self.log(Fault {
-                kind: kind.to_owned(),
-                at,
-                until: at,
                 process: Some(config.process),
-                harmless: true,
-                ..Fault::default()
+                ..kind.fault(at, at)
             });
         }
     }

@@ -50,6 +50,11 @@ pub(crate) struct OfEngine {
 /// nothing about what it excuses, so that must be the smaller part of it by far.
 const REST_AFTER_EXCUSES: u64 = 7;
 
+/// One gap of the engine in so many is a calm one, of so many leases: only there can a run see that a hold was
+/// lost without a reason, or by a fault that is no reason.
+const CALM_ONE_IN: u64 = 4;
+const CALM_LEASES: (u64, u64) = (8, 12);
+
 /// An endless sequence of faults.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -147,6 +152,9 @@ impl Plan {
         match what {
             What::Engine(fault) if self.rounds > 1 => match fault.excuses {
                 true => (span + lease) * REST_AFTER_EXCUSES + self.rng.below(lease),
+                false if self.rng.one_in(CALM_ONE_IN) => self
+                    .rng
+                    .between(lease * CALM_LEASES.0, lease * CALM_LEASES.1),
                 false => self.rng.between(lease, lease * 4),
             },
             _ => self.rng.between(lease / 8, lease),
@@ -208,6 +216,25 @@ mod tests {
             }
         }
         assert!(excused * 100 < all * 15, "{excused:?} of {all:?}");
+    }
+
+    #[test]
+    fn a_third_of_a_long_run_is_far_from_faults_of_the_engine() {
+        let fault = |number| OfEngine {
+            number,
+            excuses: false,
+        };
+        let kinds: Vec<_> = (0..5).map(|n| What::Engine(fault(n))).collect();
+        let lease = Duration::from_millis(1500);
+        let mut plan = Plan::new(3, 3, lease, kinds);
+        let (mut all, mut calm) = (Duration::ZERO, Duration::ZERO);
+        for planned in (0..400).map(|_| plan.next().unwrap()) {
+            all += planned.gap + planned.span;
+            // The reply timeout and a third of a lease after the last fault, and a lease without one.
+            let settled = Duration::from_secs(2) + lease / 3 + lease;
+            calm += planned.gap.saturating_sub(settled);
+        }
+        assert!(calm * 100 > all * 30, "{calm:?} of {all:?}");
     }
 
     #[test]

@@ -31,6 +31,9 @@ const PROXIED: [(&str, u16); 5] = [
     ("etcd", 2379),
 ];
 
+/// The default of `timeout=` of these stores.
+const REPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
+
 impl Route {
     /// `all` are the servers that clients of sentinels and clusters may be sent to.
     pub(crate) fn new(url: &str, all: Vec<SocketAddr>) -> Result<Self> {
@@ -60,6 +63,21 @@ impl Route {
     /// tells unasked looks like a reply.
     pub(crate) fn counts_requests(&self) -> bool {
         self.has_network() && self.scheme != "etcd" && !self.announced
+    }
+
+    /// What kind of store it is.
+    pub(crate) fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// How long a client of this store waits for a reply before it gives the connection up, where that is all
+    /// that a fault leaves behind: clients of sentinels and clusters also have to find the servers again, and
+    /// others may come upon a dead connection later.
+    pub(crate) fn reply_timeout(&self) -> Option<std::time::Duration> {
+        let known = ["redis", "redis+quorum"].contains(&self.scheme.as_str());
+        let mut url: StoreUrl = self.url.parse().ok().filter(|_| known)?;
+        let given = url.take_duration("timeout").ok().flatten();
+        Some(given.unwrap_or(REPLY_TIMEOUT))
     }
 
     /// Whether the store is a file that processes of this machine share: it sees them end.
@@ -307,6 +325,16 @@ mod tests {
             assert_eq!(hosts(url), Some(want));
         }
         assert_eq!(hosts("sqlite:/a"), None);
+    }
+
+    #[test]
+    fn the_reply_timeout_is_that_of_the_url() {
+        let of = |url| Route::new(url, Vec::new()).unwrap().reply_timeout();
+        let millis = std::time::Duration::from_millis;
+        assert_eq!(of("redis://127.0.0.1:1"), Some(millis(2000)));
+        assert_eq!(of("redis://127.0.0.1:1?timeout=700ms"), Some(millis(700)));
+        assert_eq!(of("redis+cluster://127.0.0.1:1"), None);
+        assert_eq!(of("mysql://127.0.0.1:1"), None);
     }
 
     #[test]

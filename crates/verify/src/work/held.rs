@@ -21,6 +21,12 @@ impl Held {
         Self { shared, op, guard }
     }
 
+    /// Gives the guard away for as long as something is done with it.
+    pub(crate) fn lend<T>(self, act: impl FnOnce(Guard) -> (Guard, T)) -> (Self, T) {
+        let (guard, output) = act(self.guard);
+        (Self { guard, ..self }, output)
+    }
+
     /// Whether it is valid now, which is recorded.
     pub(crate) fn look(&self) -> bool {
         let at = now();

@@ -141,7 +141,9 @@ async fn fork(shared: &Arc<Shared>, clients: &Arc<clients::Clients>) {
     let other = client.name(format_args!("fork/{}/child", shared.config.process));
     let at = now();
     let before = held.look();
-    let saw = tokio::task::block_in_place(|| fork::child(&client.clinch(), &held.guard, &other));
+    let clinch = client.clinch();
+    let (held, saw) =
+        tokio::task::block_in_place(|| held.lend(|guard| fork::child(&clinch, guard, &other)));
     if let Ok(saw) = saw {
         shared.recorder.write(&Event::Forked(Forked {
             process: shared.config.process,
@@ -150,6 +152,7 @@ async fn fork(shared: &Arc<Shared>, clients: &Arc<clients::Clients>) {
             at,
             valid: before && saw.valid,
             granted: saw.granted,
+            released: saw.released,
         }));
     }
     held.keep(shared.config.lease() * 2).await;

@@ -6,7 +6,7 @@ use clinch::Result;
 use clinch_testkit::servers::{Folder, MariaDb, Redis, ZooKeeper};
 
 use crate::check::Property;
-use crate::lab::{Engine, EngineFault};
+use crate::lab::{Engine, EngineFault, fault};
 
 /// A server that is left alone.
 pub(super) fn redis() -> Result<Box<dyn Engine>> {
@@ -52,12 +52,11 @@ impl Engine for Server {
     }
 
     fn faults(&self) -> Vec<EngineFault> {
-        let fault = EngineFault {
-            name: "server killed, started without data",
-            excuses: &[Property::Exclusion],
-        };
         if self.forgets {
-            vec![fault]
+            vec![fault(
+                "server killed, started without data",
+                &[Property::Exclusion],
+            )]
         } else {
             Vec::new()
         }
@@ -100,10 +99,7 @@ impl Engine for Database {
     }
 
     fn faults(&self) -> Vec<EngineFault> {
-        vec![EngineFault {
-            name: "connections killed at the server",
-            excuses: &[],
-        }]
+        vec![fault("connections killed at the server", &[])]
     }
 
     fn begin(&mut self, _fault: usize, _span: Duration) -> Result<Option<EngineFault>> {

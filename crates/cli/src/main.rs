@@ -17,6 +17,7 @@ mod wait_line;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    child::prepare();
     let code = match usage::parse(std::env::args_os()) {
         Ok(cli) => commands::main(cli),
         Err(code) => code,

@@ -8,7 +8,8 @@
 
 mod common;
 
-use common::{Sandbox, is_alive, state};
+use common::{Proc, Sandbox, child, is_alive, kill, state};
+use rustix::fs::inotify;
 use rustix::process::Signal;
 
 /// Notes signals in a file until it is told to end by TERM.
@@ -43,7 +44,7 @@ fn what_nohup_ignores_stays_ignored() {
     shell.args(["-c", "trap '' HUP; exec clinch run x -- sh -c \"$0\""]);
     shell.arg(format!("ready() {{ : > ready; }}; {NOTES}"));
     shell.stderr(std::process::Stdio::null());
-    let job = common::Proc(Some(shell.spawn().unwrap()));
+    let job = Proc(Some(shell.spawn().unwrap()));
     s.until("the job is ready", || s.path("ready").exists());
     job.signal(Signal::HUP);
     job.signal(Signal::USR1);
@@ -89,7 +90,7 @@ fn everything_dies_with_clinch_and_the_lock_is_free_at_once() {
 fn a_lost_lock_stops_the_job_with_term() {
     let s = Sandbox::new();
     let script = "trap 'echo bye > log; exit 0' TERM; ready; while :; do sleep 0.02; done";
-    let job = s.start_job(&["--lease", "3s", "x"], script);
+    let job = s.start_job(&["--lease", "6s", "x"], script);
     assert_eq!(s.run(&["evict", "x", "--yes"]).code, 0);
     let ran = job.wait();
     assert_eq!(ran.code, 76, "{ran:?}");
@@ -116,7 +117,7 @@ fn a_grandchild_gets_its_grace_too() {
     let s = Sandbox::new();
     let script = "sh -c 'trap \"echo late >> log; exit\" TERM; echo $$ > grandchild; while :; do sleep 0.02; done' &
 until test -s grandchild; do sleep 0.01; done; trap 'exit 0' TERM; ready; while :; do sleep 0.02; done";
-    let job = s.start_job(&["--lease", "3s", "x"], script);
+    let job = s.start_job(&["--lease", "6s", "x"], script);
     let grandchild = s.pid("grandchild");
     assert_eq!(s.run(&["evict", "x", "--yes"]).code, 0);
     assert_eq!(job.wait().code, 76);
@@ -127,7 +128,7 @@ until test -s grandchild; do sleep 0.01; done; trap 'exit 0' TERM; ready; while 
 #[test]
 fn a_paused_clinch_does_not_keep_its_job_past_the_lease() {
     let s = Sandbox::new();
-    let job = s.start_job(&["--lease", "500ms", "x"], "ready; exec sleep 1000");
+    let job = s.start_job(&["--lease", "3s", "x"], "ready; exec sleep 1000");
     let child = s.pid("ready");
     job.signal(Signal::STOP);
     s.until("the guardian has ended the job", || !is_alive(child));
@@ -155,9 +156,92 @@ fn a_stopped_job_acts_on_signals() {
         let s = Sandbox::new();
         let job = s.start_job(&["x"], "ready; exec sleep 1000");
         let child = s.pid("ready");
-        common::kill(child, Signal::STOP);
+        kill(child, Signal::STOP);
         s.until("it is stopped", || state(child) == Some('T'));
         job.signal(signal);
         assert_eq!(job.wait().code, code);
     }
+}
+
+#[test]
+fn a_parent_that_ignores_its_children_changes_nothing() {
+    // As programs in Perl and Python are often written. The kernel would reap the job by itself.
+    let start = |s: &Sandbox, args: &[&str]| {
+        let mut command = std::process::Command::new("env");
+        s.prepare(&mut command);
+        command.args(["--ignore-signal=CHLD", "clinch"]).args(args);
+        command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
+        Proc(Some(command.spawn().unwrap()))
+    };
+    let s = Sandbox::new();
+    let mut job = start(&s, &["run", "x", "--", "sh", "-c", "exit 3"]);
+    s.until("clinch has ended", || job.has_ended());
+    let ran = job.wait();
+    assert_eq!((ran.code, ran.err.as_str()), (3, ""));
+    // Nor does the job find it ignored.
+    let mut job = start(
+        &s,
+        &["run", "x", "--", "grep", "SigIgn", "/proc/self/status"],
+    );
+    s.until("clinch has ended", || job.has_ended());
+    let ran = job.wait();
+    let ignored = ran.out.trim().rsplit('\t').next().unwrap();
+    let ignored = u64::from_str_radix(ignored, 16).unwrap();
+    assert_eq!(ignored & (1 << (Signal::CHILD.as_raw() - 1)), 0, "{ran:?}");
+    assert_eq!(s.list(), serde_json::json!([]));
+}
+
+#[test]
+fn a_command_is_not_started_after_its_lease() {
+    let s = Sandbox::new();
+    let holder = s.start_job(&["x"], "ready; exec sleep 1000");
+    // An attempt to start the command would open this file.
+    let command = s.path("command");
+    std::fs::copy("/bin/true", &command).unwrap();
+    let opened = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&opened, &command, inotify::WatchFlags::OPEN).unwrap();
+    let command = command.to_str().unwrap();
+    let late = s.start(&["run", "-q", "--lease", "3s", "x", "--", command]);
+    let first = |of: &str| s.list()[0][of][0]["pid"] == late.pid();
+    s.until("it waits", || first("waiters"));
+    // The order comes to a guardian that hangs, and clinch hangs then, too.
+    let guardian = child(late.pid());
+    kill(guardian, Signal::STOP);
+    s.until("the guardian is stopped", || state(guardian) == Some('T'));
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.wait().code, 143);
+    s.until("it holds", || first("holders"));
+    late.signal(Signal::STOP);
+    s.until("its lease has ended", || s.list() == serde_json::json!([]));
+    kill(guardian, Signal::CONT);
+    late.signal(Signal::CONT);
+    let ran = late.wait();
+    assert_eq!(ran.code, 76, "{ran:?}");
+    let mut events = [0; 256];
+    let read = rustix::io::read(&opened, &mut events);
+    assert_eq!(read, Err(rustix::io::Errno::AGAIN), "it was started");
+}
+
+#[test]
+fn a_guardian_that_was_slow_starts_the_command_all_the_same() {
+    let s = Sandbox::new();
+    let holder = s.start_job(&["x"], "ready; exec sleep 1000");
+    let late = s.start(&["run", "-q", "--lease", "1s", "x", "--", "touch", "ran"]);
+    s.until("it waits", || {
+        s.list()[0]["waiters"][0]["pid"] == late.pid()
+    });
+    let guardian = child(late.pid());
+    kill(guardian, Signal::STOP);
+    holder.signal(Signal::TERM);
+    holder.wait();
+    s.until("it holds", || {
+        s.list()[0]["holders"][0]["pid"] == late.pid()
+    });
+    // Longer than the lease, which is renewed meanwhile.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    kill(guardian, Signal::CONT);
+    let ran = late.wait();
+    assert_eq!((ran.code, s.path("ran").exists()), (0, true), "{ran:?}");
 }

@@ -18,7 +18,7 @@ const LEAD: &str = "echo $CLINCH_TOKEN >> log; exec sleep 1000";
 fn a_leader_that_is_evicted_stops_and_campaigns_again() {
     let s = Sandbox::new();
     let leader = s.start(&[
-        "elect", "--lease", "3s", "--value", "v1", "e", "--", "sh", "-c", LEAD,
+        "elect", "--lease", "6s", "--value", "v1", "e", "--", "sh", "-c", LEAD,
     ]);
     s.until("it leads", || s.read("log").lines().count() == 1);
     assert_eq!(s.list()[0]["holders"][0]["value"], "v1");
@@ -38,7 +38,7 @@ fn a_leader_that_is_evicted_stops_and_campaigns_again() {
 fn once_means_once() {
     let s = Sandbox::new();
     let leader = s.start(&[
-        "elect", "--once", "--lease", "3s", "e", "--", "sh", "-c", LEAD,
+        "elect", "--once", "--lease", "6s", "e", "--", "sh", "-c", LEAD,
     ]);
     s.until("it leads", || s.read("log").lines().count() == 1);
     assert_eq!(s.run(&["evict", "e", "--yes"]).code, 0);

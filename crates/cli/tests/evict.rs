@@ -38,7 +38,7 @@ fn only_the_holder_that_was_shown_is_evicted() {
 #[test]
 fn the_holder_that_was_shown_is_evicted() {
     let s = Sandbox::new();
-    let job = s.start_job(&["--lease", "3s", "x"], "ready; exec sleep 1000");
+    let job = s.start_job(&["--lease", "6s", "x"], "ready; exec sleep 1000");
     let mut tty = Tty::new();
     let evict = tty.start(&s, &["clinch", "evict", "x"]);
     s.until("it asks", || tty.seen().contains("[y/N]"));
@@ -51,8 +51,8 @@ fn the_holder_that_was_shown_is_evicted() {
 fn every_holder_is_evicted_with_yes() {
     let s = Sandbox::new();
     let script = "ready; exec sleep 1000";
-    let one = s.start_job(&["--shared", "--lease", "3s", "x"], script);
-    let two = s.start_job(&["--shared", "--lease", "3s", "x"], script);
+    let one = s.start_job(&["--shared", "--lease", "6s", "x"], script);
+    let two = s.start_job(&["--shared", "--lease", "6s", "x"], script);
     let evicted = s.run(&["evict", "x", "--yes", "--json"]).json();
     assert_eq!(
         evicted["evicted"].as_array().map(Vec::len),
@@ -156,7 +156,7 @@ fn a_lock_delay_can_be_ended() {
         ran.out,
         format!("ended the lock-delay of x token {token}\n")
     );
-    let options = ["--lock-delay", "1m", "--lease", "3s", "x"];
+    let options = ["--lock-delay", "1m", "--lease", "6s", "x"];
     let job = s.start_job(&options, "ready; exec sleep 1000");
     assert!(
         s.run(&["evict", "x", "--yes"])

@@ -90,7 +90,12 @@ fn a_taken_lock_is_not_acquired_in_time() {
             ran.err.contains("not acquired") && ran.err.contains("(nightly)"),
             "{ran:?}"
         );
-        assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+        // On a starved machine the wait may be long enough to be told of.
+        let said = ran
+            .err
+            .lines()
+            .filter(|line| !line.contains(": waiting for "));
+        assert_eq!(said.count(), 1, "{ran:?}");
     }
     let error = s
         .run(&["--json", "run", "--no-wait", "x", "--", "true"])

@@ -170,11 +170,20 @@ fn secrets_are_never_said() {
         let said = String::from_utf8_lossy(&said);
         assert!(!said.contains("s3cr3t"), "{args:?}: {said}");
     }
-    // Nor does a child find one in its environment.
+}
+
+#[cfg(feature = "servers")]
+#[test]
+fn no_secret_reaches_the_command() {
+    let s = Sandbox::new();
+    let builder = clinch_testkit::servers::Redis::with();
+    let server = builder.password("s3cr3t").start().unwrap();
+    assert!(server.url().contains("s3cr3t"));
     let mut run = s.clinch(&["run", "x", "--", "env"]);
-    let url = "memory:?password=s3cr3t";
-    let output = run.env("CLINCH_STORE", url).output().unwrap();
+    let output = run.env("CLINCH_STORE", server.url()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    assert!(said.contains("CLINCH_STORE=redis://"), "{said}");
     assert!(!said.contains("s3cr3t"), "{said}");
 }
 

@@ -12,6 +12,14 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
 
+/// How many children a pass of [`chase`] looks at: the living one is among the last.
+const NEWEST: usize = 16;
+/// How often [`chase`] looks, and after how many looks without a change there is no chain.
+const PASSES: usize = 200;
+const STILL: u32 = 10;
+/// How often in a row nobody must be found: a process may start another and end while we look.
+const EMPTY_LOOKS: u32 = 2;
+
 /// One process, as `/proc/PID/stat` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
@@ -69,6 +77,67 @@ pub(super) fn descendants(of: Pid) -> Vec<Process> {
         }
     }
     found
+}
+
+/// The children of a process as the kernel lists them, the newest last: also those that `/proc`
+/// hides (`hidepid`), and those that have ended. Empty on a kernel that keeps no such list.
+pub(super) fn children(of: Pid) -> Vec<Pid> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", of.as_raw_nonzero()));
+    let lists = tasks.into_iter().flatten().flatten();
+    let lists = lists.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let numbers = lists.flat_map(|list| {
+        let numbers = list.split_whitespace().map(str::parse);
+        numbers.flatten().collect::<Vec<i32>>()
+    });
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
+/// Those children that `/proc` hides.
+pub(super) fn hidden(of: Pid) -> Vec<Pid> {
+    let mut children = children(of);
+    children.retain(|pid| look(*pid).is_none());
+    children
+}
+
+/// Kills the newest children, again and again while there are new ones. In a chain each process forks
+/// and ends: it has gone on before a search of all processes is done, but all of it comes by here.
+pub(super) fn chase(of: Pid, ours: impl Fn(&Process) -> bool, mut reap: impl FnMut()) {
+    let (mut before, mut still) = (Vec::new(), 0);
+    for _ in 0..PASSES {
+        reap();
+        let now = children(of);
+        still = if now == before { still + 1 } else { 0 };
+        if still == STILL || now.is_empty() {
+            return;
+        }
+        let newest = now.iter().rev().take(NEWEST).filter_map(|pid| look(*pid));
+        for process in newest.filter(|process| process.alive && ours(process)) {
+            let _ = send(&process, Signal::KILL);
+        }
+        before = now;
+    }
+}
+
+/// Rounds of KILL, counted until nothing is left but what is out of reach.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    children: Vec<Pid>,
+    empty: u32,
+}
+
+impl Looks {
+    /// Takes note of a round; `true` when it was enough. That nobody was found proves nothing while the
+    /// children change: a chain of forks goes on.
+    pub(super) fn are_enough(&mut self, of: Pid, sent: Sent) -> bool {
+        let now = children(of);
+        let still = now == self.children;
+        self.children = now;
+        self.empty = match sent.reached {
+            0 if still => self.empty + 1,
+            _ => 0,
+        };
+        self.empty >= EMPTY_LOOKS
+    }
 }
 
 /// Sends a signal to each.

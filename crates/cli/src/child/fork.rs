@@ -96,6 +96,13 @@ pub(super) fn child_events() -> io::Result<OwnedFd> {
     }
 }
 
+/// Lets children be waited for. Where SIGCHLD is ignored (programs in Perl and Python like to hand
+/// that on), the kernel takes their statuses away, and gives their numbers to others.
+pub(super) fn keep_children() {
+    // SAFETY: the default action runs no code of ours.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Whether a signal is ignored, as `nohup` arranges it.
 pub(super) fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();

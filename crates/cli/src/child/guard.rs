@@ -3,6 +3,7 @@
 //! It is a subreaper and the command's parent. So everything that the command starts stays below it,
 //! whatever becomes of clinch, and "it has no child left" means that nothing is left.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
@@ -12,15 +13,26 @@ use std::time::Duration;
 
 use clinch::{BootTime, Clock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, setpgid, wait,
+    Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, set_child_subreaper,
+    setpgid, wait,
 };
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::family;
 use super::fork::{self, Mask};
 use super::terminal;
 use super::wire::{self, Order, Report, Status};
+
+/// What does not end in as many rounds of KILL may be a chain of forks.
+const PLAIN_ROUNDS: u32 = 2;
+/// A hidden process that has just ended looks like one that cannot be killed, until it is reaped. After
+/// as many rounds it is the latter.
+const HIDDEN_ROUNDS: u32 = 5;
+/// As many rounds that find nobody, though there are children, where the kernel does not list them.
+const EMPTY_ROUNDS: u32 = 50;
 
 /// How long to wait between two rounds of KILL: longer each time, as a process that waits for a disk
 /// can take its time to die.
@@ -31,6 +43,7 @@ fn pause_after(rounds: u32) -> Duration {
 /// The guardian's whole life: from the fork until clinch has gone.
 pub(super) fn guard(stream: UnixStream, argv: &[OsString]) {
     let mask = fork::block_all();
+    fork::keep_children();
     let _ = rustix::thread::set_name(c"clinch-guardian");
     // Out of clinch's group: what ends that, ends clinch, and then the job is to be ended.
     let _ = setpgid(None, None);
@@ -52,6 +65,7 @@ pub(super) fn guard(stream: UnixStream, argv: &[OsString]) {
         ending: None,
         alone: true,
         rounds: 0,
+        unseen: Unseen::default(),
     }
     .watch();
 }
@@ -73,6 +87,34 @@ struct Guard<'a> {
     alone: bool,
     /// Of KILL, so far.
     rounds: u32,
+    unseen: Unseen,
+}
+
+/// Children that `/proc` hides and that may not be sent a signal: another user's.
+#[derive(Debug, Default)]
+struct Unseen {
+    pids: Vec<Pid>,
+    /// For how many rounds they have been the same.
+    rounds: u32,
+    /// For how many rounds nobody was found at all.
+    empty: u32,
+}
+
+impl Unseen {
+    /// Takes note of a round of KILL: how many are out of reach, once nothing else is left.
+    fn judge(&mut self, sent: family::Sent, hidden: Vec<Pid>) -> Option<usize> {
+        let same = !hidden.is_empty() && hidden == self.pids;
+        self.rounds = if same { self.rounds + 1 } else { 0 };
+        self.pids = hidden;
+        let nobody = sent == family::Sent::default() && self.pids.is_empty();
+        self.empty = if nobody { self.empty + 1 } else { 0 };
+        match (sent.reached, sent.denied) {
+            (0, 0) if self.rounds >= HIDDEN_ROUNDS => Some(self.pids.len()),
+            (0, 0) if self.empty >= EMPTY_ROUNDS => Some(1),
+            (0, denied @ 1..) => Some(denied + self.pids.len()),
+            _ => None,
+        }
+    }
 }
 
 /// An end that was ordered.
@@ -88,21 +130,44 @@ impl Guard<'_> {
         loop {
             self.reap();
             let pause = self.act();
-            match self.listen(pause) {
-                Ok(true) => {
-                    while let Some(order) = wire::take(&mut self.buffer) {
-                        self.obey(order);
-                    }
-                }
-                Ok(false) => {}
-                // clinch has gone, or needs no guardian any more.
-                Err(_) => break,
+            // An error: clinch has gone, or needs no guardian any more.
+            let gone = self.listen(pause).is_err();
+            self.obey_all(gone);
+            if gone {
+                break;
             }
         }
         self.ending = None;
+        if !self.alone {
+            // Who reads what clinch prints does not wait for the guardian.
+            release_stdio();
+        }
         while !self.alone && !self.kill() {
             let _ = self.rest(Some(pause_after(self.rounds)), false);
             self.reap();
+        }
+    }
+
+    /// Does what was ordered. A guardian that was stopped or starved finds several orders, and the
+    /// latest count: nothing is started whose end is ordered already, or that nobody waits for.
+    fn obey_all(&mut self, gone: bool) {
+        let mut orders = VecDeque::new();
+        while let Some(order) = wire::take(&mut self.buffer) {
+            orders.push_back(order);
+        }
+        let latest = orders.iter().rev().find_map(|order| match order {
+            Order::Until(nanos) => Some(BootTime::from_nanos(*nanos)),
+            _ => None,
+        });
+        let until = latest.or(self.until);
+        while let Some(order) = orders.pop_front() {
+            let mut rest = orders.iter();
+            let off = gone || rest.any(|order| matches!(order, Order::End { .. }));
+            let late = until.is_some_and(|moment| self.clock.now() >= moment);
+            match order {
+                Order::Start { .. } if off || late => self.report(Report::TooLate),
+                order => self.obey(order),
+            }
         }
     }
 
@@ -159,6 +224,8 @@ impl Guard<'_> {
         let pid = i32::try_from(command.spawn()?.id()).unwrap_or_default();
         self.leader = Pid::from_raw(pid);
         (self.alone, self.rounds) = (false, 0);
+        // The end of a job before this one is not the end of this one.
+        (self.ending, self.unseen) = (None, Unseen::default());
         Ok(pid)
     }
 
@@ -232,13 +299,22 @@ impl Guard<'_> {
         if let Some(group) = self.leader {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        let sent = self.signal_family(Signal::KILL, false);
         // Without a view of the processes only the group can be ended.
         let blind = !self.visible && self.leader.is_none();
-        if blind || (sent.reached == 0 && sent.denied > 0) {
-            self.settle(sent.denied);
+        let mut sent = self.signal_family(Signal::KILL, false);
+        let mut left = blind.then_some(0);
+        if self.visible {
+            let (reached, hidden) = kill_hidden();
+            sent.reached += reached;
+            left = self.unseen.judge(sent, hidden);
+        }
+        if let Some(denied) = left {
+            self.settle(denied);
             self.alone = true;
             return true;
+        }
+        if self.visible && self.rounds > PLAIN_ROUNDS {
+            family::chase(getpid(), |_| true, || self.reap());
         }
         if let Some(ending) = &mut self.ending {
             ending.ended = ending.ended.max(sent.reached);
@@ -287,6 +363,10 @@ impl Guard<'_> {
                 Ok(None) => break,
                 Err(_) => {
                     self.alone = true;
+                    // There is no child at all: somebody else has taken its status.
+                    if self.leader.take().is_some() {
+                        ended = Some(Status::Unknown);
+                    }
                     break;
                 }
             }
@@ -300,22 +380,21 @@ impl Guard<'_> {
         }
     }
 
-    /// Waits for an order or a change of a child; `true` when there are orders to read.
-    fn listen(&mut self, pause: Option<Duration>) -> io::Result<bool> {
-        if !self.rest(pause, true)? {
-            return Ok(false);
-        }
+    /// Waits for orders or a change of a child, and reads all orders that are there.
+    fn listen(&mut self, mut pause: Option<Duration>) -> io::Result<()> {
         let mut piece = [0; 4096];
-        match self.stream.read(&mut piece) {
-            Ok(0) => Err(io::Error::from(Errno::PIPE)),
-            Ok(n) => {
-                self.buffer
-                    .extend_from_slice(piece.get(..n).unwrap_or_default());
-                Ok(true)
+        while self.rest(pause, true)? {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(io::Error::from(Errno::PIPE)),
+                Ok(n) => self
+                    .buffer
+                    .extend_from_slice(piece.get(..n).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-            Err(error) => Err(error),
+            pause = Some(Duration::ZERO);
         }
+        Ok(())
     }
 
     /// Waits, and says whether there is something to read from clinch.
@@ -342,5 +421,56 @@ impl Guard<'_> {
             let _ = rustix::io::read(&self.children, &mut drain);
         }
         Ok(told)
+    }
+}
+
+/// Kills the guardian's children that `/proc` hides: by number, as nobody but the guardian reaps them.
+/// How many got it, and who may not be sent one.
+fn kill_hidden() -> (usize, Vec<Pid>) {
+    let (mut reached, mut denied) = (0, Vec::new());
+    for pid in family::hidden(getpid()) {
+        match kill_process(pid, Signal::KILL) {
+            Ok(()) => reached += 1,
+            Err(Errno::PERM) => denied.push(pid),
+            Err(_) => {}
+        }
+    }
+    (reached, denied)
+}
+
+fn release_stdio() {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    if let Ok(null) = open(c"/dev/null", flags, Mode::empty()) {
+        let _ = dup2_stdin(&null);
+        let _ = dup2_stdout(&null);
+        let _ = dup2_stderr(&null);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stays_hidden_is_out_of_reach() {
+        let none = family::Sent::default();
+        let mut unseen = Unseen::default();
+        let pid = |number| vec![Pid::from_raw(number).unwrap()];
+        // A chain of forks: always another one.
+        for number in 10..100 {
+            assert_eq!(unseen.judge(none, pid(number)), None);
+        }
+        let rounds = (0..).take_while(|_| unseen.judge(none, pid(7)).is_none());
+        assert_eq!(rounds.count(), HIDDEN_ROUNDS as usize);
+        // As long as somebody can be killed, it is not the end.
+        let sent = family::Sent {
+            reached: 1,
+            denied: 1,
+        };
+        assert_eq!(unseen.judge(sent, pid(7)), None);
+        // Nobody is found, and yet there are children.
+        let rounds = (1..).take_while(|_| unseen.judge(none, Vec::new()).is_none());
+        assert_eq!(rounds.count(), EMPTY_ROUNDS as usize - 1);
+        assert_eq!(unseen.judge(none, Vec::new()), Some(1));
     }
 }

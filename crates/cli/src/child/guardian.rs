@@ -23,7 +23,7 @@ use rustix::process::{
 };
 use tokio::sync::mpsc;
 
-use super::family::{self, Process};
+use super::family::{self, Looks, Process, Sent};
 use super::fork;
 use super::guard::guard;
 use super::wire::{self, Order, Report};
@@ -41,12 +41,17 @@ pub(crate) struct Guardian {
     pid: Pid,
     /// As it was when it started; what clinch had for children before is older.
     seen: Option<Process>,
+    /// What clinch had for children before.
+    before: Vec<Pid>,
     reaped: bool,
+    /// Something cannot be ended for now: the guardian goes on without clinch.
+    given_up: bool,
 }
 
 impl Guardian {
     /// Forks the guardian of this command. To be called before the process starts its first thread.
     pub(crate) fn start(argv: &[OsString]) -> io::Result<Self> {
+        let before = family::children(getpid());
         let (ours, theirs) = UnixStream::pair()?;
         let (mut ours, mut theirs) = (Some(ours), Some(theirs));
         let pid = fork::fork_into(|| {
@@ -65,7 +70,9 @@ impl Guardian {
             reports: None,
             pid,
             seen: family::look(pid),
+            before,
             reaped: false,
+            given_up: false,
         })
     }
 
@@ -144,29 +151,46 @@ impl Guardian {
         let _ = wire::send(&self.stream, order);
     }
 
-    /// Kills everything below the guardian without its help: it may hang. `true` when nothing is left.
-    pub(super) fn kill_for_it(&self) -> bool {
+    /// Kills everything below the guardian without its help: it may hang. Says what was found, and
+    /// whether nothing else is left. Where nothing can be seen, that is one process.
+    pub(super) fn kill_for_it(&self, looks: &mut Looks) -> (Sent, bool) {
         if !family::visible() {
-            return false;
+            let (reached, denied) = (1, 0);
+            return (Sent { reached, denied }, false);
         }
-        let sent = family::signal(&family::descendants(self.pid), Signal::KILL);
-        sent.reached == 0
+        let mut sent = family::signal(&family::descendants(self.pid), Signal::KILL);
+        sent.denied += family::hidden(self.pid).len();
+        family::chase(self.pid, |_| true, || {});
+        (sent, looks.are_enough(self.pid, sent))
     }
 
-    /// The guardian was killed, and the command with it: ends what they left to clinch. What clinch
-    /// had for children before is not the job's.
-    pub(super) fn inherit(&mut self, clock: &Clock) {
+    /// The guardian was killed, and the command with it: ends what they left to clinch, and says what
+    /// is still there. What clinch had for children before is not the job's.
+    pub(super) fn inherit(&mut self, clock: &Clock) -> Sent {
         let give_up = clock.now() + AFTER_KILL;
+        let started = self.seen.map(|guardian| guardian.start);
+        let ours = |process: &Process| Some(process.start) >= started;
+        let (mut left, mut looks) = (Sent::default(), Looks::default());
         while family::visible() && clock.now() < give_up {
             self.reap();
-            let started = self.seen.map(|guardian| guardian.start);
             let mut family = family::descendants(getpid());
-            family.retain(|process| Some(process.start) >= started);
-            if family::signal(&family, Signal::KILL).reached == 0 {
-                return;
+            family.retain(ours);
+            left = family::signal(&family, Signal::KILL);
+            let hidden = family::hidden(getpid());
+            let hidden = hidden.iter().filter(|pid| !self.before.contains(pid));
+            left.denied += hidden.count();
+            family::chase(getpid(), ours, || self.reap());
+            if looks.are_enough(getpid(), left) {
+                break;
             }
             std::thread::sleep(ROUND);
         }
+        left
+    }
+
+    /// Something of the job cannot be ended for now. The guardian goes on trying without clinch.
+    pub(super) fn give_up(&mut self) {
+        self.given_up = true;
     }
 
     /// Reaps every child that has ended. As the first process of a container, and as a subreaper,
@@ -190,6 +214,9 @@ impl Guardian {
         }
         // If somebody has stopped it.
         let _ = kill_process(self.pid, Signal::CONT);
+        if self.given_up {
+            return;
+        }
         while matches!(
             waitpid(Some(self.pid), WaitOptions::empty()),
             Err(Errno::INTR)

@@ -18,6 +18,11 @@ use clinch::LostReason;
 pub(crate) use signals::Signals;
 pub(crate) use supervisor::Supervisor;
 
+/// Undoes what a parent may have handed on that would break the life of children. To be called first.
+pub(crate) fn prepare() {
+    fork::keep_children();
+}
+
 /// Variables that a command gets, or must not get.
 pub(crate) type Environment = Vec<(&'static str, Option<String>)>;
 

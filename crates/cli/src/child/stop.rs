@@ -6,6 +6,7 @@ use std::time::Duration;
 use clinch::{BootTime, Clock, Guard, LostReason, Status as Hold};
 
 use super::Task;
+use super::family::{Looks, Sent};
 use super::supervisor::{Supervisor, lost_reason};
 use super::wire::Report;
 use crate::output::complain;
@@ -14,6 +15,8 @@ use crate::output::complain;
 const AFTER_KILL: Duration = Duration::from_secs(5);
 /// How often to look, and to kill again, when the guardian does not answer.
 const LOOK: Duration = Duration::from_millis(5);
+/// The same for what has not ended long after KILL.
+const LATE_LOOK: Duration = Duration::from_millis(100);
 /// What the command leaves in the background gets this long to end by itself, as the reader of a
 /// pipe does (`exec > >(tee log)` in a script).
 const LINGER: Duration = Duration::from_secs(1);
@@ -93,14 +96,14 @@ impl Supervisor {
     /// Waits until nothing of the job is left. Kills it without the guardian's help after `late`.
     async fn gone(&mut self, clock: &Clock, late: BootTime) {
         let give_up = late + AFTER_KILL;
-        let mut look = late;
+        let (mut look, mut looks) = (late, Looks::default());
         loop {
             tokio::select! {
                 biased;
                 report = self.guardian.report() => match report {
                     Some(Report::Gone { denied, .. }) => return out_of_reach(denied),
                     Some(_) => {}
-                    None => return self.guardian.inherit(clock),
+                    None => return tell(self.guardian.inherit(clock)),
                 },
                 signal = self.signals.next() => match signal {
                     libc::SIGCHLD => self.guardian.reap(),
@@ -109,8 +112,13 @@ impl Supervisor {
                 },
                 () = clock.sleep_until(look) => {
                     let now = clock.now();
-                    if self.guardian.kill_for_it() || now >= give_up {
-                        return;
+                    let (left, enough) = self.guardian.kill_for_it(&mut looks);
+                    if enough {
+                        return tell(left);
+                    }
+                    if now >= give_up {
+                        self.guardian.give_up();
+                        return tell(left);
                     }
                     look = now + LOOK;
                 }
@@ -137,8 +145,11 @@ impl Supervisor {
         }
         let term_at = clock.now() + LINGER;
         self.guardian.end(term_at, term_at + plan.grace);
-        let give_up = term_at + plan.grace + AFTER_KILL;
+        // From then on, without the guardian's help.
+        let mut late = term_at + plan.grace + AFTER_KILL;
+        let (mut looks, mut told) = (Looks::default(), false);
         loop {
+            let look = plan.look_again();
             tokio::select! {
                 biased;
                 report = self.guardian.report() => match report {
@@ -151,25 +162,50 @@ impl Supervisor {
                     }
                     Some(_) => {}
                     None => {
-                        self.guardian.inherit(clock);
+                        tell(self.guardian.inherit(clock));
                         return None;
                     }
                 },
                 signal = self.signals.next() => self.on_signal(guard, signal),
                 reason = guard.lost() => return Some(reason),
-                () = clock.sleep_until(plan.look_again().min(give_up)) => {
+                () = clock.sleep_until(look.min(late)) => {
                     let now = clock.now();
-                    if plan.must_stop(guard, now) {
-                        return Some(lost_reason(guard, task));
+                    if now >= look {
+                        if plan.must_stop(guard, now) {
+                            return Some(lost_reason(guard, task));
+                        }
+                        self.guardian.until(plan.kill_at());
                     }
-                    self.guardian.until(plan.kill_at());
-                    if now >= give_up && self.guardian.kill_for_it() {
-                        return None;
+                    if now >= late {
+                        let (left, enough) = self.guardian.kill_for_it(&mut looks);
+                        if enough {
+                            tell(left);
+                            return None;
+                        }
+                        if left.reached > 0 && !std::mem::replace(&mut told, true) {
+                            tell(left);
+                        }
+                        late = now + LATE_LOOK;
                     }
                 }
             }
         }
     }
+}
+
+/// Says what is still there.
+pub(super) fn tell(left: Sent) {
+    if left.reached > 0 {
+        let (s, were, have) = match left.reached {
+            1 => ("", "was", "has"),
+            _ => ("es", "were", "have"),
+        };
+        complain(&format!(
+            "clinch: {} process{s} of the command {were} killed and {have} not ended yet",
+            left.reached
+        ));
+    }
+    out_of_reach(left.denied);
 }
 
 fn say_ended(count: usize) {

@@ -6,9 +6,10 @@ use std::io;
 use clinch::{Clock, Guard, LostReason, Status as Hold};
 use rustix::process::{Pid, Signal};
 
+use super::family::Sent;
 use super::guardian::Guardian;
 use super::signals::{self, Signals};
-use super::stop::Plan;
+use super::stop::{Plan, tell};
 use super::terminal::Terminal;
 use super::wire::{Report, Status};
 use super::{Ended, Task};
@@ -66,6 +67,9 @@ impl Supervisor {
     ) -> Result<Ended, Failure> {
         let mut plan = Plan::new(task, clock, guard);
         self.group = None;
+        if !guard.is_valid() {
+            return Ok(Ended::Lost(lost_reason(guard, task)));
+        }
         self.guardian.until(plan.kill_at());
         let lend = self.terminal.as_ref().is_some_and(Terminal::lend_at_once);
         self.guardian.launch(&task.env, lend);
@@ -75,6 +79,14 @@ impl Supervisor {
                 report = self.guardian.report() => match report {
                     Some(Report::Started(pid)) => self.started(pid, lend),
                     Some(Report::NotStarted(error)) => return Err(self.not_started(task, lend, error)),
+                    Some(Report::TooLate) => {
+                        if !guard.is_valid() || plan.must_stop(guard, clock.now()) {
+                            break lost_reason(guard, task);
+                        }
+                        // It was the guardian that was late; the lock has been renewed since.
+                        self.guardian.until(plan.kill_at());
+                        self.guardian.launch(&task.env, lend);
+                    }
                     Some(Report::Stopped(by)) => self.on_stopped(by),
                     // Before the start it is about a job before this one.
                     Some(Report::Ended { status, alone, overdue }) if self.group.is_some() => {
@@ -83,6 +95,9 @@ impl Supervisor {
                             break lost_reason(guard, task);
                         }
                         self.return_terminal(status);
+                        if status == Status::Unknown {
+                            complain("clinch: the command has ended; its status is not known");
+                        }
                         match self.leftovers(guard, clock, task, &mut plan, alone).await {
                             None => return Ok(Ended::Done(status.code())),
                             Some(reason) => break reason,
@@ -129,11 +144,20 @@ impl Supervisor {
 
     /// The guardian was killed, and the command with it.
     fn orphaned(&mut self, guard: &Guard, clock: &Clock, task: &Task<'_>) -> Ended {
-        self.guardian.inherit(clock);
+        let left = self.guardian.inherit(clock);
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back(true);
         }
-        complain("clinch: the guardian process was killed, and the command with it");
+        match left {
+            Sent {
+                reached: 0,
+                denied: 0,
+            } => complain("clinch: the guardian process was killed, and the command with it"),
+            left => {
+                complain("clinch: the guardian process was killed");
+                tell(left);
+            }
+        }
         match guard.is_valid() {
             true => Ended::Done(Status::Signal(libc::SIGKILL).code()),
             false => Ended::Lost(lost_reason(guard, task)),

@@ -31,6 +31,8 @@ pub(super) enum Report {
     Started(i32),
     /// It could not be started; the system's error number.
     NotStarted(i32),
+    /// It was not started: the moment by which it must be gone has passed, or its end is ordered.
+    TooLate,
     /// It was stopped by this signal.
     Stopped(i32),
     /// It has ended.
@@ -41,7 +43,7 @@ pub(super) enum Report {
         /// Its time was up: the guardian has killed it.
         overdue: bool,
     },
-    /// After [`Order::End`]: nothing is left, but processes of another user.
+    /// After [`Order::End`]: nothing is left, but what is out of reach.
     Gone {
         /// How many got the first signal.
         ended: usize,
@@ -57,6 +59,8 @@ pub(super) enum Status {
     Code(i32),
     /// By this signal.
     Signal(i32),
+    /// Nobody knows: the status was taken away.
+    Unknown,
 }
 
 impl Status {
@@ -65,6 +69,7 @@ impl Status {
         match self {
             Self::Code(code) => code,
             Self::Signal(signal) => crate::failure::exit::SIGNAL + signal,
+            Self::Unknown => crate::failure::exit::INTERNAL,
         }
     }
 }

@@ -7,6 +7,8 @@
     reason = "a helper of tests fails the test"
 )]
 
+pub(crate) mod freezer;
+pub(crate) mod others;
 pub(crate) mod tty;
 
 use std::path::{Path, PathBuf};
@@ -200,6 +202,19 @@ pub(crate) fn state(pid: i32) -> Option<char> {
 
 pub(crate) fn is_alive(pid: i32) -> bool {
     state(pid).is_some()
+}
+
+/// The parent of a process.
+pub(crate) fn parent(pid: i32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit_once(") ").unwrap().1;
+    fields.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// The first child of a process.
+pub(crate) fn child(pid: i32) -> i32 {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 pub(crate) fn kill(pid: i32, signal: Signal) {

@@ -31,7 +31,7 @@ impl Session {
         let limit = self.limit(calls.iter().filter_map(|call| call.limit).min());
         let mut pipeline = Pipeline::new();
         for call in calls {
-            pipeline.add_command(call.script.by_hash(call, live.server.run()));
+            pipeline.add_command(call.script.by_hash(call, live.server.run(), None));
         }
         let wait = calls.iter().map(|call| call.wait).max().unwrap_or(0);
         if wait > 0 {

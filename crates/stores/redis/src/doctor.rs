@@ -2,6 +2,7 @@
 
 mod access;
 mod settings;
+mod tokens;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub(crate) async fn examine(
         findings.extend(settings::examine(&look, config));
         if let Some(keys) = keys {
             findings.push(access::examine(&session, &live, config, keys).await);
+            findings.extend(tokens::examine(&session, &live, config, keys).await);
             match strict::examine(&session, &live, config, keys).await {
                 Ok(found) => findings.extend(found),
                 // A user of the default mode needs no right to the key of the other one.

@@ -21,8 +21,11 @@ use crate::record::{Reply, millis};
 use crate::scripts::{Call, STEPS};
 use crate::servers::{Lane, Servers};
 
-/// Which of the settings is the id of the server's run.
+/// Which of the settings is the id of the server's run, which the key of the highest number, and which the number
+/// itself where that key is elsewhere.
 const RUN: usize = 4;
+const HIGHEST: usize = 7;
+const FLOOR: usize = 8;
 /// The most steps in one call: they keep the server for well under a millisecond.
 const MOST: usize = 64;
 /// Requests under way to one server: while it works on one, the next is on its way.
@@ -90,6 +93,8 @@ pub(crate) struct Group {
     pub(crate) servers: Servers,
     /// What every call ends with.
     settings: Vec<Vec<u8>>,
+    /// On a cluster each slot has a highest number of its own.
+    slots: Option<Keys>,
     /// Whether the id of the server's run goes with every call.
     strict: bool,
     /// How many replicas must have a grant or a renewal.
@@ -110,6 +115,7 @@ impl Group {
     pub(crate) fn new(servers: Servers, config: &Config, keys: &Keys) -> Arc<Self> {
         Arc::new(Self {
             settings: settings(&servers, config, keys),
+            slots: matches!(servers, Servers::Cluster(_)).then(|| keys.clone()),
             servers,
             strict: config.strict.is_some(),
             wait: config.wait,
@@ -237,11 +243,19 @@ impl Group {
         }
         args.extend(self.settings.iter().cloned());
         let run_at = self.strict.then_some(keys.len() + RUN);
+        let mut floor_at = None;
+        if let (Some(slots), Some(key)) = (&self.slots, keys.first())
+            && let Some(place) = args.get_mut(keys.len() + HIGHEST)
+        {
+            *place = slots.highest_beside(key).into_bytes();
+            floor_at = Some(keys.len() + FLOOR);
+        }
         let call = Call {
             script: &STEPS,
             keys,
             args,
             run_at,
+            floor_at,
             wait,
             limit,
         };
@@ -298,7 +312,7 @@ fn settings(servers: &Servers, config: &Config, keys: &Keys) -> Vec<Vec<u8>> {
     let number = |span: Duration| millis(span).to_string().into_bytes();
     let highest = match servers {
         Servers::One(..) => keys.highest.clone(),
-        // The keys of a script are in one slot there.
+        // The keys of a script are in one slot there: each call says its own.
         Servers::Cluster(_) => String::new(),
     };
     vec![
@@ -310,6 +324,7 @@ fn settings(servers: &Servers, config: &Config, keys: &Keys) -> Vec<Vec<u8>> {
         keys.epoch.clone().into_bytes(),
         number(config.strict.unwrap_or_default()),
         highest.into_bytes(),
+        Vec::new(),
     ]
 }
 

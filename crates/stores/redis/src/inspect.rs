@@ -33,6 +33,7 @@ pub(crate) async fn look(
         keys: vec![keys.state(name)],
         args: Vec::new(),
         run_at: None,
+        floor_at: None,
         wait: 0,
         limit: None,
     };

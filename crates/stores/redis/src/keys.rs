@@ -4,7 +4,12 @@
 //! no other lock's keys begin so: a namespace has no `:`, the first key ends with `}` and the others
 //! with a letter.
 
+use std::sync::Arc;
+
 use clinch_core::{ClientId, Name};
+
+use crate::slot_keys::SlotKeys;
+use crate::slots::slot_of;
 
 /// The keys and channels of one namespace.
 #[derive(Debug, Clone)]
@@ -19,12 +24,16 @@ pub(crate) struct Keys {
     pub(crate) epoch: String,
     /// The key of the highest number of all names. The rules of access for states cover it.
     pub(crate) highest: String,
+    /// The same on a cluster, for the names of each slot.
+    slots: Arc<SlotKeys>,
 }
 
 impl Keys {
     pub(crate) fn new(namespace: &str) -> Self {
+        let prefix = format!("clinch:{{{namespace}:");
         Self {
-            prefix: format!("clinch:{{{namespace}:"),
+            slots: Arc::new(SlotKeys::new(&prefix)),
+            prefix,
             wake: format!("clinch:{namespace}:wake:"),
             events: format!("clinch:{namespace}:events"),
             epoch: format!("clinch:{namespace}:epoch"),
@@ -35,6 +44,11 @@ impl Keys {
     /// The key of a name's state.
     pub(crate) fn state(&self, name: &Name) -> String {
         format!("{}{name}}}", self.prefix)
+    }
+
+    /// The key of the highest number of all names whose state is in the same slot of a cluster as this key.
+    pub(crate) fn highest_beside(&self, key: &str) -> String {
+        self.slots.key(slot_of(key.as_bytes()))
     }
 
     /// The name whose state has this key.
@@ -77,6 +91,7 @@ mod tests {
         assert_eq!(keys.name(b"clinch:{app:a}:q"), None);
         assert_eq!(keys.name(b"clinch:{other:a}"), None);
         assert_eq!(keys.name(keys.highest.as_bytes()), None);
+        assert_eq!(keys.name(keys.highest_beside("x").as_bytes()), None);
     }
 
     #[test]

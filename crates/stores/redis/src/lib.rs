@@ -37,6 +37,7 @@ mod server_clock;
 mod servers;
 mod session;
 mod shards;
+mod slot_keys;
 mod slots;
 mod store;
 mod strict;

@@ -53,21 +53,37 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// The answer to one step, if it comes in time.
     pub(crate) async fn answered(&mut self, mut coming: Coming) -> Result<Reply> {
+        match self.within(answered(&mut coming)).await {
+            Some(reply) => reply,
+            None => Err(self.unanswered()),
+        }
+    }
+
+    /// What comes of this, if it comes in time. When the time is over, what is there already still counts.
+    pub(crate) async fn within<F: Future>(&mut self, work: F) -> Option<F::Output> {
+        let mut work = std::pin::pin!(work);
         if let Some(late) = &mut self.late {
             tokio::select! {
                 biased;
-                reply = answered(&mut coming) => return reply,
+                done = &mut work => return Some(done),
                 () = late => {}
             }
             self.late = None;
         }
-        match coming.try_recv() {
-            Ok(reply) => reply,
-            Err(_) => {
-                let text = format!("a renewal was not answered within {:?}", self.all);
-                Err(Error::new(ErrorKind::Unreachable, text).with_effect(Effect::Possible))
+        // The runtime must not call this a turn that has taken long enough: it is the last one.
+        tokio::task::unconstrained(async {
+            tokio::select! {
+                biased;
+                done = work => Some(done),
+                () = std::future::ready(()) => None,
             }
-        }
+        })
+        .await
+    }
+
+    fn unanswered(&self) -> Error {
+        let text = format!("a renewal was not answered within {:?}", self.all);
+        Error::new(ErrorKind::Unreachable, text).with_effect(Effect::Possible)
     }
 }
 
@@ -102,7 +118,26 @@ pub(crate) fn each_or_error(outcomes: Vec<Result<RenewReply>>) -> Result<Vec<Ren
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+
     use super::*;
+
+    /// Also of many more than the runtime lets one task look at in a row.
+    #[tokio::test]
+    async fn what_was_answered_counts_when_the_time_is_over() {
+        let patience = Patience {
+            reply: SHORTEST,
+            all: Duration::from_millis(1),
+        };
+        let mut waiting = patience.start();
+        let (_silent, coming) = oneshot::channel();
+        assert!(waiting.answered(coming).await.is_err());
+        for _ in 0..1000 {
+            let (to, coming) = oneshot::channel();
+            to.send(Ok(Reply::Yes)).unwrap();
+            assert_eq!(waiting.answered(coming).await.unwrap(), Reply::Yes);
+        }
+    }
 
     #[test]
     fn a_part_that_failed_is_unknown() {

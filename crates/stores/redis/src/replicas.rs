@@ -76,6 +76,7 @@ mod tests {
             keys: Vec::new(),
             args: steps.iter().map(|step| step.as_bytes().to_vec()).collect(),
             run_at: None,
+            floor_at: None,
             wait: 2,
             limit: None,
         }

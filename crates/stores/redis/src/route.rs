@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use crate::batch::is_unknown;
 use crate::cluster::Cluster;
 use crate::config::Address;
+use crate::error::is_broken;
 use crate::scripts::Call;
 use crate::session::Trouble;
 use crate::slots::{redirected, slot_of};
@@ -24,11 +25,21 @@ impl Cluster {
     /// Runs a script where its key is; the keeper must poll this.
     pub(crate) async fn call(&self, call: &Call) -> Result<Value> {
         let at = self.find(slot_of(call.key().as_bytes())).await?;
-        self.call_at(call, at, false).await
+        self.call_at(call, at, None).await
     }
 
-    async fn call_at(&self, call: &Call, mut to: Address, mut asking: bool) -> Result<Value> {
+    /// Runs a script at this server; `sent_by` is the one that has sent us there because the slot is on its way.
+    async fn call_at(
+        &self,
+        call: &Call,
+        mut to: Address,
+        mut sent_by: Option<Address>,
+    ) -> Result<Value> {
         for _ in 0..REDIRECTIONS {
+            let asking = match &sent_by {
+                Some(from) => Some(self.highest_at(from, call).await?),
+                None => None,
+            };
             let trouble = match self.node(&to).commands.call(call, asking).await {
                 Ok(value) => {
                     self.shards.served(call.key(), &to);
@@ -37,12 +48,36 @@ impl Cluster {
                 Err(trouble) => trouble,
             };
             match self.redirected(&trouble, &to) {
-                Some(next) => (to, asking) = next,
+                Some((next, asking)) => {
+                    sent_by = asking.then_some(to);
+                    to = next;
+                }
                 None => return Err(self.troubled(trouble, &to)),
             }
         }
         self.mend();
         Err(astray(call.key(), &to))
+    }
+
+    /// The highest number of a slot that this server gives away; 0 if the key is not here: it has gone before, and
+    /// the script finds it at the other one.
+    async fn highest_at(&self, from: &Address, call: &Call) -> Result<u64> {
+        let Some(key) = call.highest() else {
+            return Ok(0);
+        };
+        let session = self.node(from).commands.clone();
+        let mut get = redis::cmd("GET");
+        let live = session.live().await?;
+        match session.query(&live, get.arg(key)).await {
+            Ok(Value::BulkString(number)) => {
+                let number = std::str::from_utf8(&number).ok();
+                Ok(number.and_then(|number| number.parse().ok()).unwrap_or(0))
+            }
+            Ok(_) => Ok(0),
+            // It says where the key is, or that this user may not read it.
+            Err(Trouble::Theirs(error, _)) if !is_broken(&error) => Ok(0),
+            Err(trouble) => Err(self.troubled(trouble, from)),
+        }
     }
 
     /// Runs several calls at one server, and elsewhere those whose keys are elsewhere; the keeper
@@ -74,8 +109,9 @@ impl Cluster {
             match again.or_else(|| self.redirected(&trouble, at)) {
                 Some((to, asking)) => {
                     done.push(Err(lost()));
-                    let this = self.clone();
-                    elsewhere.spawn(async move { (number, this.call_at(&call, to, asking).await) });
+                    let (this, sent_by) = (self.clone(), asking.then(|| at.clone()));
+                    let again = async move { this.call_at(&call, to, sent_by).await };
+                    elsewhere.spawn(async move { (number, again.await) });
                 }
                 None => done.push(Err(self.troubled(trouble, at))),
             }

@@ -27,7 +27,7 @@ impl Servers {
     /// Runs a script where its keys are.
     pub(crate) async fn call(&self, call: Call) -> Result<Value> {
         match self {
-            Self::One(session, _) => Ok(session.call(&call, false).await?),
+            Self::One(session, _) => Ok(session.call(&call, None).await?),
             Self::Cluster(cluster) => cluster.call(&call).await,
         }
     }

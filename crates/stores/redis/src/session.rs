@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::config::{Address, Config, Login};
 use crate::error::{connecting, is_broken, is_denied, sending};
 use crate::replicas;
-use crate::scripts::{Call, STEPS};
+use crate::scripts::{Asking, Call, STEPS};
 use crate::server::{self, Server};
 use crate::server_clock::ServerClock;
 
@@ -317,16 +317,16 @@ impl Session {
     pub(crate) async fn call(
         self: &Arc<Self>,
         call: &Call,
-        asking: bool,
+        asking: Asking,
     ) -> Result<Value, Trouble> {
         let live = self.live().await.map_err(Trouble::Ours)?;
-        let by_hash = call.script.by_hash(call, live.server.run());
-        match self.run(&live, by_hash, call, asking).await {
+        let by_hash = call.script.by_hash(call, live.server.run(), asking);
+        match self.run(&live, by_hash, call, asking.is_some()).await {
             Err(Trouble::Theirs(error, _))
                 if error.kind() == Kind::Server(ServerErrorKind::NoScript) =>
             {
-                let by_text = call.script.by_text(call, live.server.run());
-                let reply = self.run(&live, by_text, call, asking).await?;
+                let by_text = call.script.by_text(call, live.server.run(), asking);
+                let reply = self.run(&live, by_text, call, asking.is_some()).await?;
                 self.note(&live, call, &reply);
                 Ok(reply)
             }

@@ -7,7 +7,7 @@ use redis::Value;
 use crate::config::Address;
 
 /// How many there are.
-const SLOTS: u16 = 16_384;
+pub(crate) const SLOTS: u16 = 16_384;
 
 /// The slot of a key: of the part in braces, where there is one that is not empty.
 pub(crate) fn slot_of(key: &[u8]) -> u16 {
@@ -16,13 +16,13 @@ pub(crate) fn slot_of(key: &[u8]) -> u16 {
         let close = rest.iter().position(|byte| *byte == b'}')?;
         rest.get(..close).filter(|tag| !tag.is_empty())
     });
-    crc16(tag.unwrap_or(key)) % SLOTS
+    crc16(0, tag.unwrap_or(key)) % SLOTS
 }
 
-/// The checksum that Redis hashes with (XMODEM).
-fn crc16(bytes: &[u8]) -> u16 {
+/// The checksum that Redis hashes with (XMODEM), of bytes that come after others with this one.
+pub(crate) fn crc16(before: u16, bytes: &[u8]) -> u16 {
     let bit = |crc: u16| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
-    bytes.iter().fold(0, |crc, byte| {
+    bytes.iter().fold(before, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| bit(crc))
     })
 }

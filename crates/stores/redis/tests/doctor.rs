@@ -225,6 +225,31 @@ async fn a_user_with_too_few_rights_is_told_what_is_missing() {
     says(&findings, "access", Severity::Broken, "GET, SET");
 }
 
+/// Rules that cover all names and not the key beside them: locks work, so nothing else would tell.
+#[tokio::test]
+async fn a_user_who_may_not_write_the_highest_number_is_told() {
+    let server = Redis::with()
+        .user("names", "pw", "~clinch:{clinch:*} &* +@all")
+        .user("blind", "pw", "~clinch:{clinch:*} &* +@all -acl")
+        .user("reads", "pw", "~clinch:{clinch:*} %R~clinch:* &* +@all")
+        .start()
+        .unwrap();
+    for (user, word) in [("names", "GET"), ("blind", "GET"), ("reads", "SET")] {
+        let findings = examine(&server.url_as(user, "pw")).await;
+        let words = format!("may not {word} clinch:{{clinch:}}highest");
+        says(&findings, "tokens", Severity::Warning, &words);
+    }
+    let findings = examine(&server.url()).await;
+    assert!(findings.iter().all(|found| found.subject != "tokens"));
+    // Looking changes no number.
+    server
+        .cli(&["SET", "clinch:{clinch:}highest", "77"])
+        .unwrap();
+    examine(&server.url()).await;
+    let kept = server.cli(&["GET", "clinch:{clinch:}highest"]).unwrap();
+    assert_eq!(kept, "77");
+}
+
 /// Managed servers deny administration: what could not be seen is said.
 #[tokio::test]
 async fn denied_commands_are_named_and_the_rest_is_looked_at() {

@@ -620,3 +620,39 @@ async fn a_claim_that_arrives_after_other_holders_takes_nothing() {
         assert!(!exists(&server, "a"), "{layout} {much_later}");
     }
 }
+
+/// The same where the hold was evicted: nobody releases it, and its client has not heard of it yet.
+#[tokio::test]
+async fn the_first_copy_of_an_evicted_claim_takes_nothing() {
+    for layout in LAYOUTS {
+        let server = Redis::start().unwrap();
+        let proxy = proxied(&server).await;
+        let (store, claim) = raw(&through(&proxy, layout), "a").await;
+        let (other, _) = raw(&direct(&server, layout), "a").await;
+        let identity = clinch_core::Identity::new();
+        let old = proxy.links().pop().unwrap();
+        old.flow(Direction::Up, Flow::Hold);
+        let lost = store.claim(&claim).await.unwrap_err();
+        assert!(lost.may_have_taken_effect());
+        let reply = store.claim(&claim).await.unwrap();
+        assert!(matches!(reply, ClaimReply::Granted(_)), "{reply:?}");
+        // Each of the others is evicted as well, so that more have ended than are remembered in any case.
+        for _ in 0..40 {
+            assert_eq!(other.evict(&claim.name, None).await.unwrap().seqs.len(), 1);
+            let next = Claim {
+                request: identity.request(),
+                ..claim.clone()
+            };
+            let reply = other.claim(&next).await.unwrap();
+            assert!(matches!(reply, ClaimReply::Granted(_)), "{reply:?}");
+        }
+        other.evict(&claim.name, None).await.unwrap();
+        let before = calls(&server);
+        old.flow(Direction::Up, Flow::Pass);
+        eventually("the late copy has arrived", async || {
+            calls(&server) > before
+        })
+        .await;
+        assert!(!exists(&server, "a"), "{layout}");
+    }
+}

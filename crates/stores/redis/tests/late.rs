@@ -12,7 +12,7 @@ mod common;
 use std::time::Duration;
 
 use clinch_core::store::{Claim, ClaimReply, Events, LostReason, RenewReply};
-use clinch_testkit::proxy::{Direction, Flow, Link, Proxy};
+use clinch_testkit::proxy::{Direction, Flow, Link, Proxy, Then};
 use clinch_testkit::servers::{Redis, Step};
 use clinch_testkit::wait::eventually;
 use common::{Client, LONG, calls, hold, holders, proxy, renewal};
@@ -30,7 +30,7 @@ fn behind(proxy: &Proxy, more: &str) -> String {
 /// A client behind a proxy, and another one that is not.
 struct World {
     server: Redis,
-    _proxy: Proxy,
+    proxy: Proxy,
     client: Client,
     other: Client,
     /// The connection whose requests are held back.
@@ -53,7 +53,7 @@ impl World {
         Self {
             old: proxy.links().pop().unwrap(),
             server,
-            _proxy: proxy,
+            proxy,
             client,
             other,
             _events: events,
@@ -178,28 +178,61 @@ async fn requests_that_are_kept_push_no_others_out() {
     world.deliver().await;
 }
 
-/// Nobody releases a hold that was evicted. Its client hears of it at the next renewal.
+/// Nobody releases a hold that was evicted: its client hears of it at the next renewal, when many others have
+/// used the lock. Until then the server remembers the request by itself.
 #[tokio::test]
 async fn the_first_copy_of_an_evicted_claim_takes_nothing() {
-    let world = World::new(false).await;
-    let claim = world.client.mutex("a", LONG);
-    world.hold_back(&claim).await;
-    let grant = world.client.granted(&claim).await;
-    world
-        .other
-        .store
-        .evict(&claim.name, Some(grant.seq))
-        .await
-        .unwrap();
-    let before = calls(&world.server);
-    let renewed = world.client.store.renew(&[renewal(&claim, &grant)]).await;
-    assert_eq!(renewed.unwrap(), [RenewReply::Lost(LostReason::Evicted)]);
-    eventually("the withdrawal", async || {
-        calls(&world.server) >= before + 2
-    })
-    .await;
-    world.others_use_it().await;
-    world.deliver().await;
+    for (watched, renewed) in [(false, false), (true, false), (false, true)] {
+        let world = World::new(watched).await;
+        let claim = world.client.mutex("a", LONG);
+        world.hold_back(&claim).await;
+        let grant = world.client.granted(&claim).await;
+        let evicting = world.other.store.evict(&claim.name, Some(grant.seq));
+        assert_eq!(evicting.await.unwrap().seqs, [grant.seq]);
+        world.others_use_it().await;
+        if renewed {
+            let before = calls(&world.server);
+            let renewal = renewal(&claim, &grant);
+            let renewed = world.client.store.renew(&[renewal]).await;
+            assert_eq!(renewed.unwrap(), [RenewReply::Lost(LostReason::Evicted)]);
+            eventually("the withdrawal", async || {
+                calls(&world.server) >= before + 2
+            })
+            .await;
+        }
+        world.deliver().await;
+    }
+}
+
+/// The reply to a claim is lost, its second copy is under way for longer than the hold lasts, and the client
+/// dies: nobody ends the request. The same with one that waited.
+#[tokio::test]
+async fn the_second_copy_of_an_expired_claim_takes_nothing() {
+    // A copy may arrive for two seconds all the same.
+    const BRIEF: Duration = Duration::from_millis(200);
+    for (watched, waits) in [(false, false), (true, false), (false, true)] {
+        let mut world = World::new(watched).await;
+        let claim = world.client.mutex("a", BRIEF);
+        let held = world.other.mutex("a", BRIEF);
+        if waits {
+            world.other.granted(&held).await;
+        }
+        world.old.swallow(1, Then::Reset);
+        let error = world.client.store.claim(&claim).await.unwrap_err();
+        assert!(error.may_have_taken_effect(), "{error}");
+        world.client.warm_up("warm", LONG).await;
+        world.old = world.proxy.links().pop().unwrap();
+        world.old.flow(Direction::Up, Flow::Hold);
+        let (store, second) = (world.client.store.clone(), claim.clone());
+        let dead = tokio::task::spawn(async move { store.claim(&second).await });
+        eventually("it has run out", async || {
+            world.other.store.list("").await.unwrap().is_empty()
+        })
+        .await;
+        world.others_use_it().await;
+        world.deliver().await;
+        dead.abort();
+    }
 }
 
 /// The server's clock is set: claims go on, without an error.

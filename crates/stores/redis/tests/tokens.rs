@@ -144,3 +144,45 @@ async fn they_rise_when_a_clock_that_was_ahead_is_set_right() {
         next().await;
     }
 }
+
+/// The user may use the lock and not the key of the highest number, or only read it. The clock was ahead and is
+/// right again: the name is kept until the clock has passed its last number, as on a cluster.
+#[tokio::test]
+async fn they_rise_for_a_user_who_may_not_write_the_highest_number() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    const IDLE: Duration = Duration::from_secs(60);
+    for (user, watched) in [
+        ("none", false),
+        ("none", true),
+        ("read", false),
+        ("read", true),
+    ] {
+        let rules = "~clinch:{clinch:a} &* +@all";
+        let server = Redis::with()
+            .clock_shim()
+            .user("none", "pw", rules)
+            .user("read", "pw", &format!("%R~clinch:{{clinch:}}* {rules}"))
+            .start()
+            .unwrap();
+        let url = format!("{}/?remember=1s", server.url_as(user, "pw"));
+        let mut last = 0;
+        let mut next = async || {
+            let client = Client::open(&url).await.unwrap();
+            let _events = match watched {
+                true => Some(client.store.events("").await.unwrap()),
+                false => None,
+            };
+            let number = pair(&client).await;
+            assert!(number > last, "{number} after {last}: {user}");
+            last = number;
+        };
+        server.step_clock(HOUR, Step::Forward).unwrap();
+        next().await;
+        server.step_clock(HOUR, Step::Back).unwrap();
+        for _ in 0..3 {
+            next().await;
+            server.step_clock(IDLE, Step::Forward).unwrap();
+        }
+        next().await;
+    }
+}

@@ -23,8 +23,10 @@ end
 -- a script go on once it has written, and so a lock can always be given up.
 --
 -- A copy of the claim that had no reply may be applied until `moment`: until then its end is kept, however
--- many others end.
+-- many others end. Who evicts knows no such moment, only until when a copy of its own could be applied: that,
+-- or a minute, which is enough for holders with a timeout below half of it (src/ledger.rs).
 local function note(list, how, owner)
+  local moment = how == 'e' and math.max(moment, now + 60000) or moment
   call('LPUSH', list, how .. string.format('%014d', moment) .. owner)
   for _, entry in ipairs(call('LRANGE', list, MOST, -1)) do
     if tonumber(string.sub(entry, 2, 15)) <= now then call('LREM', list, -1, entry) end

@@ -166,6 +166,7 @@ impl GuestStore {
             keys,
             args,
             run_at: None,
+            floor_at: None,
             wait: if wait { self.config.wait } else { 0 },
             limit: None,
         };
@@ -408,7 +409,9 @@ impl Store for GuestStore {
                 }
             }
         };
-        let reply = self.one("evict", 0, name, &owner, Duration::ZERO);
+        let longest = millis(window(self.config.timeout, Duration::MAX));
+        let keep = self.session.clock.now() + u64::from(longest);
+        let reply = self.one("evict", keep, name, &owner, Duration::ZERO);
         match reply.await? {
             Reply::Evicted(owner) => Ok(Evicted {
                 seqs: vec![seq(&owner)],

@@ -12,18 +12,21 @@ use super::verdict::Tally;
 use crate::record::{Reply, step};
 use crate::renewals::{self, Patience};
 
-/// Extends holds at all servers; each is held if `need` of them say so.
+/// Extends holds at all servers; each is held if `need` of them say so. One that is in doubt for as long as
+/// the batch has is unknown, and costs no other.
 pub(crate) async fn renew(quorum: &Quorum, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
     let nodes = &quorum.nodes;
-    let patience = Patience::of(renewals).reply;
+    let patience = Patience::of(renewals);
     let send = |renewal: &Renewal| {
-        let step = Step::Renew(renewal.clone(), patience);
+        let step = Step::Renew(renewal.clone(), patience.reply);
         nodes.send_all(&renewal.hold.name, &step)
     };
     let sent: Vec<_> = renewals.iter().map(send).collect();
+    let mut waiting = patience.start();
     let mut outcomes = Vec::with_capacity(sent.len());
     for mut answers in sent {
-        let tally = Tally::hear(nodes, &mut answers).await;
+        let mut tally = Tally::default();
+        waiting.within(tally.hear_more(nodes, &mut answers)).await;
         let verdict = tally.or_unknown(nodes);
         outcomes.push(verdict.map(|verdict| match verdict {
             Ok(()) => RenewReply::Held,

@@ -1,6 +1,8 @@
 //! Servers that die, and servers that do not answer.
 
+use clinch_core::store::{ClaimReply, RenewReply};
 use clinch_core::{ErrorKind, Status};
+use clinch_testkit::clients::{mutex, renewal};
 use clinch_testkit::wait::soon;
 
 use super::*;
@@ -109,6 +111,35 @@ async fn a_paused_server_slows_nothing_down() {
     // What was sent to it meanwhile is undone when it goes on.
     servers.0[1].resume().unwrap();
     servers.all_are_free("x").await;
+}
+
+/// One server is silent, and one of the others does not know one of the holds, of which nothing is certain then.
+/// The rest of its batch is renewed all the same, in time for a short lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_in_doubt_costs_no_other_of_its_batch() {
+    let timeout = Duration::from_secs(20);
+    let lease = Duration::from_secs(6);
+    let servers = Servers::start(3);
+    let (store, context) = open(&servers.url("timeout=20s")).await.unwrap();
+    let clock = clinch_core::Clock::boot();
+    let mut renewals = Vec::new();
+    for name in ["doubt", "a", "b"] {
+        let claim = mutex(&context.identity, name, lease);
+        let ClaimReply::Granted(grant) = store.claim(&claim).await.unwrap() else {
+            panic!("{name} is free");
+        };
+        servers.all_have(name, grant.seq).await;
+        renewals.push(renewal(&claim, &grant));
+    }
+    servers.0[0].cli(&["DEL", "clinch:{clinch:doubt}"]).unwrap();
+    servers.0[1].pause().unwrap();
+    let start = clock.now();
+    let replies = store.renew(&renewals).await.unwrap();
+    let took = clock.now().since(start);
+    let (unknown, held) = (RenewReply::Unknown, RenewReply::Held);
+    assert_eq!(replies, [unknown, held, held]);
+    assert!(took < timeout / 2, "the engine has given up: {took:?}");
+    servers.0[1].resume().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

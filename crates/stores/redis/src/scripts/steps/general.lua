@@ -10,7 +10,8 @@
 -- ARGV[#KEYS + 6]    strict mode: the key that tells whether the data are those of this run
 -- ARGV[#KEYS + 7]    strict mode: the longest lease + lock-delay in ms; after a loss nothing is
 --                    granted for so long
--- ARGV[#KEYS + 8]    the key of the highest number, or empty on a cluster, whose keys are in many slots
+-- ARGV[#KEYS + 8]    the key of the highest number; on a cluster that of the slot
+-- ARGV[#KEYS + 9]    the highest number at the server that gives the slot to this one, if one does, else empty
 --
 -- The reply is one packed string for each step, and then this server's time in ms since 2020.
 -- docs/stores/redis.md explains the state.
@@ -37,16 +38,19 @@
 -- A claim says until when this server may apply it as a new one, by this server's clock. A copy that
 -- arrives later is refused. A release or a withdrawal says the same of the copies of its claim that had no
 -- reply: until then the ended claim is remembered, however many others end meanwhile. So a late copy is
--- refused for one reason or the other, and one clock decides both.
+-- refused for one reason or the other, and one clock decides both. Nobody says so of a claim that ends by
+-- eviction or because its time is over: it is remembered for as long as any copy sent before may have.
 --
 -- The number after a name was forgotten is greater than all before, also if this clock was set back, or if
 -- a number came from the clock of another server. The highest number of all names is kept for that, in a
--- key of its own: a name without state begins after it. The key is written for each new name, and for the
--- others once a second, because a number that is taken from the clock reserves the next second.
--- On a cluster there is no such key. There a state does not end before this clock has passed its last number.
+-- key of its own, on a cluster in one for each slot: a name without state begins after it. The key is written
+-- for each new name, and for the others once a second, because a number that is taken from the clock reserves
+-- the next second.
+-- A user may have no right to that key, and while a slot moves it may be at the other server (and must not be
+-- made here then: it could not be moved). Then a state does not end before this clock has passed its last number.
 
 -- The general case: any number of holders and waiters, leases that ran out, delays.
-local function general(now, micros, opens, watched, WAKE, EVENTS, TELL, REMEMBER, HIGHEST)
+local function general(now, micros, opens, watched, WAKE, EVENTS, TELL, REMEMBER, HIGHEST, FLOOR)
 
 local unpack, pack, sub, find = struct.unpack, struct.pack, string.sub, string.find
 local call = redis.call
@@ -58,6 +62,10 @@ local CROWD = '<I4I8I4I4I4I8I8I8'
 local RECORD = '<c1c16I8I8I8I4I4I4I2'
 -- An ended claim in bytes, and how many are remembered in any case.
 local ENDED, REMEMBERED = 29, 8
+-- For how many ms after it was sent a copy of a claim may be applied: at most for its lease, or for the first
+-- of these if that is longer, whatever timeout its sender has. The sender's idea of this clock may be ahead by
+-- the second. After the third no copy is under way any more (src/ledger.rs, src/server_clock.rs).
+local SHORTEST, AHEAD, OLD = 2000, 1000, 3600000
 
 local K, S
 
@@ -67,9 +75,20 @@ local function event(kind, record)
   end
 end
 
--- The highest number of all names.
+-- The highest number of all names; false if the key cannot be used.
 local function highest()
-  return HIGHEST ~= '' and tonumber(redis.pcall('GET', HIGHEST)) or 0
+  local known = redis.pcall('GET', HIGHEST)
+  return type(known) ~= 'table' and (tonumber(known) or FLOOR == '' and 0)
+end
+
+-- Makes sure that the highest number is not below the last one of this name. Says whether it is not.
+local function raised()
+  local known = highest()
+  if known and known < S.last then
+    local number = string.format('%.0f', S.last == micros and S.last + 1000000 or S.last)
+    return not redis.pcall('SET', HIGHEST, number).err
+  end
+  return known
 end
 
 local function load(key, state)
@@ -77,7 +96,7 @@ local function load(key, state)
   S = { limit = 0, taken = 0, held = 0, waiting = 0, first = 0, keep = 0, holders = '', waiters = '' }
   S.last, S.ends, S.kept, S.pseq, S.pending, S.powner, S.ended = 0, 0, 0, 0, '-', '', ''
   if not state then
-    S.last = highest()
+    S.last = highest() or tonumber(FLOOR) or 0
     S.before = S.last
     return
   end
@@ -117,12 +136,8 @@ local function save()
   if S.kept > last then
     last = S.kept
   end
-  if HIGHEST == '' then
-    if S.last > micros and S.last / 1000 > last then
-      last = (S.last - S.last % 1000) / 1000 + 1
-    end
-  elseif S.last > S.before and S.last > highest() then
-    redis.pcall('SET', HIGHEST, string.format('%.0f', S.last == micros and S.last + 1000000 or S.last))
+  if (S.last > S.before or S.last > micros) and not raised() and S.last > micros and S.last / 1000 > last then
+    last = (S.last - S.last % 1000) / 1000 + 1
   end
   local moved = S.ends < last + REMEMBER / 2 or S.ends > last + REMEMBER * 3 / 2
   if moved then
@@ -246,8 +261,9 @@ end
 
 -- What is left of a hold or of a place in the queue when it ends: nothing, or a delay.
 local function ended(record, ending, when, keep)
-  keep = keep or 0
   local phase, request, seq, since, till, lease, delay, units, details, at = unpack(RECORD, record)
+  -- Its client has not ended it, and may never hear of it: all its copies were sent before now.
+  keep = keep or now + math.min(math.max(lease, SHORTEST), OLD) + AHEAD
   S.dirty = true
   if phase == 'W' then
     event(ending == 'r' and 'w' or ending, record)
@@ -331,6 +347,10 @@ local function grant(phase, request, lease, delay, units, details, rest)
   S.last = S.last + 1
   if micros > S.last then
     S.last = micros
+  else
+    -- Ahead of this clock: after those of all names, so that no other one has the same number.
+    local known = highest()
+    S.last = known and known >= S.last and known + 1 or S.last
   end
   local till = now + lease + 1
   local record = pack(RECORD, phase, request, S.last, now, till, lease, delay, units, details) .. rest

@@ -3,7 +3,7 @@ local call = redis.call
 
 local n = #KEYS
 local WAKE, EVENTS, TELL, REMEMBER, RUN = ARGV[n + 1], ARGV[n + 2], ARGV[n + 3], ARGV[n + 4], ARGV[n + 5]
-local HIGHEST = ARGV[n + 8]
+local HIGHEST, FLOOR = ARGV[n + 8], ARGV[n + 9]
 local HEAD = '<c1I8I8I8I4I2'
 local CROWD = '<I4I8I4I4I4I8I8I8'
 local RECORD = '<c1c16I8I8I8I4I4I4I2'
@@ -72,9 +72,11 @@ for i = 1, n do
     if state then
       form, last, ends, kept, memory, predecessor = unpack(HEAD, state)
       at, before = 32 + memory, last
-    elseif HIGHEST ~= '' then
-      highest = tonumber(redis.pcall('GET', HIGHEST)) or 0
-      last = highest
+    else
+      highest = redis.pcall('GET', HIGHEST)
+      -- False if the key cannot be used.
+      highest = type(highest) ~= 'table' and (tonumber(highest) or FLOOR == '' and 0)
+      last = highest or tonumber(FLOOR) or 0
     end
     local request = sub(step, 2, 17)
     if op == 'c' then
@@ -88,6 +90,11 @@ for i = 1, n do
           last = last + 1
           if micros > last then
             last = micros
+          elseif state then
+            -- Ahead of this clock: after those of all names, so that no other one has the same number.
+            highest = redis.pcall('GET', HIGHEST)
+            highest = type(highest) ~= 'table' and (tonumber(highest) or FLOOR == '' and 0)
+            last = highest and highest >= last and highest + 1 or last
           end
           local till = now + lease + 1
           needed = till + delay
@@ -175,6 +182,10 @@ for i = 1, n do
                 last = last + 1
                 if micros > last then
                   last = micros
+                else
+                  highest = redis.pcall('GET', HIGHEST)
+                  highest = type(highest) ~= 'table' and (tonumber(highest) or FLOOR == '' and 0)
+                  last = highest and highest >= last and highest + 1 or last
                 end
                 local stays = now + term + 1
                 local record = 'H' .. heir .. pack('<I8I8I8', last, now, stays)
@@ -202,13 +213,20 @@ for i = 1, n do
       if kept > needed then
         needed = kept
       end
-      if HIGHEST == '' then
-        if to_last > micros and to_last / 1000 > needed then
-          -- The number is ahead of this clock. The next one after the key has ended must be greater.
+      if to_last > before or to_last > micros then
+        -- The next number after the key has ended must be greater. The highest number makes sure of it.
+        if highest == nil then
+          highest = redis.pcall('GET', HIGHEST)
+          highest = type(highest) ~= 'table' and (tonumber(highest) or FLOOR == '' and 0)
+        end
+        if highest and highest < to_last then
+          highest = not redis.pcall('SET', HIGHEST,
+            string.format('%.0f', to_last == micros and to_last + 1000000 or to_last)).err
+        end
+        if not highest and to_last > micros and to_last / 1000 > needed then
+          -- It does not, and the number is ahead of this clock: the key is kept until it is not.
           needed = (to_last - to_last % 1000) / 1000 + 1
         end
-      elseif to_last > before and to_last > (highest or tonumber(redis.pcall('GET', HIGHEST)) or 0) then
-        redis.pcall('SET', HIGHEST, string.format('%.0f', to_last == micros and to_last + 1000000 or to_last))
       end
       if ends >= needed + remember / 2 and ends <= needed + remember * 3 / 2 then
         done = redis.pcall('SET', key, pack('<c1I8I8I8', to_form, to_last, ends, kept) .. to_memory .. body, 'KEEPTTL')
@@ -231,7 +249,7 @@ for i = 1, n do
       if refused and op == 'c' then
         done, reply = false, refused
       else
-        all = all or general(now, micros, opens, watched, WAKE, EVENTS, TELL, remember, HIGHEST)
+        all = all or general(now, micros, opens, watched, WAKE, EVENTS, TELL, remember, HIGHEST, FLOOR)
         done, reply = pcall(all, key, state, step)
       end
     else
@@ -243,7 +261,7 @@ for i = 1, n do
         -- Memory is short, so the first write was refused. What is held can still be renewed and given
         -- up: after a write that cannot need memory, this script may write.
         redis.pcall('DEL', key .. ':')
-        all = all or general(now, micros, opens, watched, WAKE, EVENTS, TELL, remember, HIGHEST)
+        all = all or general(now, micros, opens, watched, WAKE, EVENTS, TELL, remember, HIGHEST, FLOOR)
         done, reply = pcall(all, key, state, step)
         why = type(reply) == 'table' and reply.err or tostring(reply)
       end

@@ -1,0 +1,45 @@
+//! Whether the highest number can be kept, which makes tokens rise after a clock that was ahead is set right.
+
+use std::sync::Arc;
+
+use clinch_core::Name;
+use clinch_core::store::{Finding, Severity};
+
+use super::finding;
+use crate::config::{Config, Topology};
+use crate::keys::Keys;
+use crate::session::{Live, Session};
+
+/// Tries it: locks work without, so nobody else would tell. Only what is denied is told here.
+pub(super) async fn examine(
+    session: &Arc<Session>,
+    live: &Live,
+    config: &Config,
+    keys: &Keys,
+) -> Option<Finding> {
+    let key = match config.topology {
+        // One for each slot; a server that does not have this slot checks the rights first.
+        Topology::Cluster(_) => keys.highest_beside(&keys.state(&Name::new("doctor").ok()?)),
+        _ => keys.highest.clone(),
+    };
+    let (mut get, mut set) = (redis::cmd("GET"), redis::cmd("SET"));
+    get.arg(&key);
+    // Nothing is changed where there is a number, and no number is below 0.
+    set.arg(&key).arg(0).arg("NX");
+    for (verb, command) in [("GET", get), ("SET", set)] {
+        let tried = session.query(live, &command).await;
+        if tried.is_err_and(|trouble| trouble.is_denied()) {
+            let to = &live.server.address;
+            return Some(finding(
+                Severity::Warning,
+                "tokens",
+                format!(
+                    "{to}: the user may not {verb} {key}, so tokens can decrease when a clock \
+                     that was ahead is set right"
+                ),
+                "allow all keys that begin as docs/stores/redis.md says, not only those of some names",
+            ));
+        }
+    }
+    None
+}

@@ -27,6 +27,8 @@ pub(crate) enum How {
 const TRIES: u32 = 3;
 /// The time that a store has at least to answer a request, however short the wait for the lock.
 const REPLY: Duration = Duration::from_secs(1);
+/// The time that it has to acknowledge a withdrawal, so that the caller can be told no.
+const WITHDRAWAL: Duration = Duration::from_secs(3);
 
 impl Engine {
     /// Claims as asked; `None` when it is definitely not held within the time.
@@ -165,7 +167,7 @@ impl Engine {
             (_, Some(trouble)) => Err(trouble),
             (End::Nothing, None) => Ok(None),
             (End::Unanswered(withdrawn), None) => {
-                let patience = self.patience(how, self.clock.now());
+                let patience = self.settings.patience.min(WITHDRAWAL);
                 match patient(&self.clock, patience, withdrawn).await {
                     Some(Ok(true)) => Ok(None),
                     _ => Err(unanswered()),

@@ -1,61 +1,78 @@
 //! A key in each slot of a cluster, for what its names share.
 //!
-//! A script has the keys of one slot only. Which slot a key is in is decided by the text in its braces: a number
-//! there is looked for that leads to the slot.
+//! A script has the keys of one slot only. Which slot a key is in is decided by a checksum of the text in its
+//! braces. That checksum is linear: each digit that is a 1 and not a 0 changes the same bits of it, whatever the
+//! others are. So the digits that lead to a slot are computed, and not searched for.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use crate::slots::{SLOTS, crc16};
 
-/// More numbers than it takes to find one for each slot.
-const MOST: u32 = 10_000_000;
+/// How many digits, each 0 or 1: as many as it takes to reach every slot.
+const DIGITS: usize = 16;
+
+/// By the bit of a slot, the digits that change this bit and no other.
+static DIGITS_OF: LazyLock<Vec<u16>> = LazyLock::new(digits_of);
 
 /// The keys of the highest numbers, one for each slot.
 #[derive(Debug)]
 pub(crate) struct SlotKeys {
     /// What they begin with: the brace opens in it.
     prefix: String,
-    /// By the slot, the number in the braces. Looked for when first needed, which takes some milliseconds.
-    numbers: OnceLock<Vec<Option<u32>>>,
+    /// The slot that digits of zero lead to.
+    origin: u16,
 }
 
 impl SlotKeys {
     /// The prefix ends within the braces.
     pub(crate) fn new(prefix: &str) -> Self {
+        let tag = prefix.split_once('{').map_or("", |(_, tag)| tag);
         Self {
+            origin: crc16(crc16(0, tag.as_bytes()), &[b'0'; DIGITS]) % SLOTS,
             prefix: prefix.to_owned(),
-            numbers: OnceLock::new(),
         }
     }
 
-    /// The key in this slot; empty if there is none.
+    /// The key in this slot.
     pub(crate) fn key(&self, slot: u16) -> String {
-        let numbers = self.numbers.get_or_init(|| numbers(&self.prefix));
-        match numbers.get(usize::from(slot)) {
-            Some(Some(number)) => format!("{}{number}}}highest", self.prefix),
-            _ => String::new(),
-        }
+        let differs = slot ^ self.origin;
+        let bits = DIGITS_OF.iter().enumerate();
+        let bits = bits.filter(|(bit, _)| differs >> bit & 1 == 1);
+        let digits = bits.fold(0, |digits, (_, of_bit)| digits ^ of_bit);
+        format!("{}{digits:0DIGITS$b}}}highest", self.prefix)
     }
 }
 
-fn numbers(prefix: &str) -> Vec<Option<u32>> {
-    let mut found = vec![None; usize::from(SLOTS)];
-    let tag = prefix.split_once('{').map_or("", |(_, tag)| tag);
-    let before = crc16(0, tag.as_bytes());
-    let mut left = found.len();
-    for number in 0..MOST {
-        let slot = crc16(before, number.to_string().as_bytes()) % SLOTS;
-        if let Some(place) = found.get_mut(usize::from(slot))
-            && place.is_none()
-        {
-            *place = Some(number);
-            left -= 1;
-            if left == 0 {
-                break;
+/// Solves, for each bit of a slot, which digits change it alone (Gauss–Jordan elimination).
+fn digits_of() -> Vec<u16> {
+    // What each digit changes, with the digit.
+    let mut rows: Vec<(u16, u16)> = (0..DIGITS)
+        .map(|at| {
+            let mut one = [0; DIGITS];
+            if let Some(digit) = one.iter_mut().rev().nth(at) {
+                *digit = 1;
             }
-        }
+            (crc16(0, &one) % SLOTS, 1 << at)
+        })
+        .collect();
+    let mut solved = Vec::new();
+    for bit in 0..SLOTS.trailing_zeros() {
+        let has = |(changes, _): &(u16, u16)| changes >> bit & 1 == 1;
+        let Some(at) = rows.iter().position(has) else {
+            // It cannot be: a test looks at every slot.
+            return Vec::new();
+        };
+        let row = rows.swap_remove(at);
+        let add = |other: &mut (u16, u16)| {
+            if has(other) {
+                *other = (other.0 ^ row.0, other.1 ^ row.1);
+            }
+        };
+        rows.iter_mut().for_each(add);
+        solved.iter_mut().for_each(add);
+        solved.push(row);
     }
-    found
+    solved.into_iter().map(|(_, digits)| digits).collect()
 }
 
 #[cfg(test)]

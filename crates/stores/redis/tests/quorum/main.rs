@@ -142,10 +142,15 @@ async fn released(guard: Guard) {
     assert!(!lost, "{end:?}");
 }
 
-/// Watches a hold for three leases; it must not be lost.
+/// Watches a hold for three short leases; it must not be lost.
 async fn lives_for_three_leases(by: &Clinch, guard: &Guard) {
-    let end = by.clock().now() + SHORT * 3;
-    eventually("three leases", async || {
+    lives_for(by, guard, SHORT * 3).await;
+}
+
+/// Watches a hold; it must not be lost.
+async fn lives_for(by: &Clinch, guard: &Guard, span: Duration) {
+    let end = by.clock().now() + span;
+    eventually("the end of its time", async || {
         assert!(guard.is_valid(), "{:?}", guard.status());
         by.clock().now() > end
     })

@@ -56,7 +56,8 @@ async fn contenders_behind_bad_networks_are_alone() {
         let (inside, last) = (inside.clone(), last.clone());
         tasks.push(tokio::spawn(async move {
             for _ in 0..EACH {
-                let guard = client.lock("x").lease(LONG).acquire().await.unwrap();
+                let lock = client.lock("x").lease(LONG);
+                let guard = soon("the lock", lock.acquire()).await.unwrap();
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold");
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 let token: Option<Token> = Some(guard.token());
@@ -79,7 +80,7 @@ async fn contenders_behind_bad_networks_are_alone() {
     };
     let work = async {
         for task in tasks {
-            soon("a contender", task).await.unwrap();
+            task.await.unwrap();
         }
         calm.store(true, Ordering::SeqCst);
     };

@@ -134,31 +134,34 @@ async fn waiters_that_leave_keep_the_grant_from_nobody() {
 async fn no_is_said_once_what_is_under_way_has_been_withdrawn() {
     let (here, hand) = Client::manual();
     let there = here.other();
-    let lease = Duration::from_secs(30);
+    // The wait ends long before the lease and the patience with the store.
+    let (lease, wait) = (Duration::from_secs(3000), Duration::from_secs(300));
+    let builder = Clinch::builder(here.store.clone(), here.context.clone());
+    let patient = builder.patience(wait * 2).build();
     let held = there.clinch.lock("a").acquire().await.unwrap();
     here.store.faults().drop_wakes(true);
     there.store.faults().drop_wakes(true);
-    let lock = here.clinch.lock("a").lease(lease);
-    // Longer than until the claim is repeated, shorter than the patience with the store.
-    let wait = Duration::from_secs(9);
+    let lock = patient.lock("a").lease(lease);
     let waiting = tokio::spawn(async move { lock.acquire_within(wait).await });
     until("it is queued", async || {
         let seen = there.clinch.inspect("a").await.unwrap();
         seen.is_some_and(|seen| seen.waiters.len() == 1)
     })
     .await;
-    held.release().await.unwrap();
-    // The repeat takes the lock, and is not answered; nor is the withdrawal, for a while.
+    // The repeat is not answered; nor is the withdrawal, for a while.
     here.store.faults().inject(Op::Claim, Fault::HangAfter);
     here.store
         .faults()
         .inject(Op::Withdraw, Fault::DelayBefore(ms(500)));
-    until("it holds the lock", async || {
+    let before = here.store.operations();
+    until("it is repeated", async || {
         hand.advance(ms(20));
-        let seen = there.clinch.inspect("a").await.unwrap();
-        seen.is_some_and(|seen| seen.holders.len() == 1)
+        here.store.operations() > before
     })
     .await;
+    held.release().await.unwrap();
+    let seen = there.clinch.inspect("a").await.unwrap().unwrap();
+    assert_eq!(seen.holders.len(), 1, "it holds the lock");
     hand.advance(wait);
     // Time stands still: the store does not know yet that nobody wants it.
     for _ in 0..20 {
@@ -210,6 +213,10 @@ async fn a_close_that_is_dropped_goes_on_and_others_wait_for_it() {
     // Nobody asks again: it goes on by itself.
     let (third, seen) = (here.other(), here.other());
     let _guard = third.clinch.lock("b").acquire().await.unwrap();
+    third
+        .store
+        .faults()
+        .inject(Op::Release, Fault::DelayBefore(ms(100)));
     drop(begin(Box::pin(third.clinch.close())));
     until("the session has ended", async || {
         seen.store.list("").await.unwrap().is_empty()

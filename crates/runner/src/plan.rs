@@ -44,10 +44,20 @@ const LONGEST: &[&str] = &[
 ];
 
 /// Programs that run alone, after all others, and why.
-const ALONE: &[(&str, &str)] = &[(
-    "clinch-cli verify",
-    "its labs start three servers each, and judge how late clients are",
-)];
+const ALONE: &[(&str, &str)] = &[
+    (
+        "clinch-redis quorum",
+        "five servers each, and leases of a second that must be renewed at most of them",
+    ),
+    (
+        "clinch-zookeeper ensemble",
+        "three Java servers each, which have to start again within a lease",
+    ),
+    (
+        "clinch-cli verify",
+        "its labs start three servers each, and judge how late clients are",
+    ),
+];
 
 /// How many tests a program runs at once.
 const THREADS: usize = 2;

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::bell::Bell;
 use crate::general::General;
 use crate::row::Key;
-use crate::short::{Short, Tried};
+use crate::short::{Short, Tried, unsure};
 use crate::steps::{Answer, Step};
 
 type Receiver = oneshot::Receiver<Result<Answer>>;
@@ -103,7 +103,7 @@ impl Group {
     async fn perform(&self, name: &Name, waiting: Vec<Waiting>) {
         let (steps, senders): (Vec<_>, Vec<_>) =
             waiting.into_iter().map(|w| (w.step, w.answer)).unzip();
-        let mut row = None;
+        let (mut row, mut is_unsure) = (None, false);
         if let ([step], [_]) = (steps.as_slice(), senders.as_slice()) {
             match self.try_short(name, step).await {
                 Ok(Tried::Done(answer)) => {
@@ -113,6 +113,7 @@ impl Group {
                     return;
                 }
                 Ok(Tried::Row(known)) => row = known,
+                Ok(Tried::Unsure) => is_unsure = true,
                 Err(error) => {
                     for sender in senders {
                         let _ = sender.send(Err(error.clone()));
@@ -137,12 +138,20 @@ impl Group {
                     {
                         self.bell.forget(claim.request);
                     }
+                    let answer = match is_unsure {
+                        true => unsure(answer, self.short.to()),
+                        false => answer,
+                    };
                     let _ = sender.send(answer);
                 }
             }
             Err(error) => {
                 for sender in senders {
-                    let _ = sender.send(Err(error.clone()));
+                    let answer = match is_unsure {
+                        true => unsure(Err(error.clone()), self.short.to()),
+                        false => Err(error.clone()),
+                    };
+                    let _ = sender.send(answer);
                 }
             }
         }

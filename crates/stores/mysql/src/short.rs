@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use clinch_core::store::{Claim, ClaimReply, Grant, Hold, ReleaseReply};
+use clinch_core::store::{Claim, ClaimReply, Grant, Hold, LostReason, ReleaseReply};
 use clinch_core::{Clock, Effect, Result};
 
 use crate::error::Trouble;
@@ -20,6 +20,21 @@ pub(crate) enum Tried {
     Done(Answer),
     /// It is not as simple; the row as it was, where that is known.
     Row(Option<Row>),
+    /// The same for a release of which a copy was not answered, and may have taken effect.
+    Unsure,
+}
+
+/// What the general way says of a release, if an earlier copy of it was not answered. That copy may have
+/// given the hold up, and the row may have forgotten it: only the engine knows how to take such a "no".
+pub(crate) fn unsure(answer: Result<Answer>, to: &str) -> Result<Answer> {
+    use LostReason::{Expired, Forgotten, Released};
+    match answer {
+        Ok(Answer::Release(ReleaseReply::WasLost(Expired | Forgotten | Released))) => {
+            let lost = Trouble::Lost("the reply to a release was lost".to_owned());
+            Err(lost.into_error(to))
+        }
+        answer => answer.map_err(|error| error.with_effect(Effect::Possible)),
+    }
 }
 
 /// Sends the statements of the short way.
@@ -123,16 +138,18 @@ impl Short {
         let mut unanswered = false;
         let reply = self.send(&sql, How::Prepared, &mut unanswered).await?;
         let Some(version) = reply.number_if_changed() else {
-            if unanswered {
-                // Perhaps because the first copy has given it up, and the row may have forgotten that. Whoever
-                // asks again knows how to take a "no".
-                let lost = Trouble::Lost("the reply to a release was lost".to_owned());
-                return Err(lost.into_error(self.pool.to()));
-            }
-            return Ok(Tried::Row(None));
+            return Ok(match unanswered {
+                true => Tried::Unsure,
+                false => Tried::Row(None),
+            });
         };
         self.known.released(hold, version);
         Ok(Tried::Done(Answer::Release(ReleaseReply::Released)))
+    }
+
+    /// The server that it asks, for errors.
+    pub(crate) fn to(&self) -> &str {
+        self.pool.to()
     }
 
     /// Sends a statement, again where the server has rolled it back. Says whether a copy of it was not

@@ -231,6 +231,20 @@ impl Ctx {
         .await;
     }
 
+    /// Stops a process, but not in the middle of a step at the store: where processes share a file, that would
+    /// stop everybody.
+    pub async fn stop(&self, process: &Holder, by: &Client) {
+        loop {
+            process.stop().await;
+            let probe = by.lock("probe").lease(self.long()).try_acquire().await;
+            if let Ok(Some(guard)) = probe {
+                guard.release().await.expect("nobody is in the way");
+                return;
+            }
+            process.cont();
+        }
+    }
+
     /// Heals and closes every client, as if the process had ended well.
     pub async fn close_all(&self) {
         let clients = std::mem::take(&mut *self.clients.lock().unwrap());

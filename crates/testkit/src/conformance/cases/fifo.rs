@@ -138,7 +138,7 @@ async fn paused_waiter_does_not_enter_late(ctx: &Ctx) -> Outcome {
     let guard = a.lock("x").lease(ctx.long()).acquire().await?;
     paused.start_acquire(&Claiming::lock("x", ctx.lease()).fair());
     ctx.until(&a, "x", 1, 1).await;
-    paused.stop().await;
+    ctx.stop(&paused, &b).await;
     guard.release().await?;
     // It is granted to a process that stands still, runs out, and goes to us.
     let lock = b.lock("x").lease(ctx.long()).fair();

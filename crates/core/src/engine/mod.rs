@@ -37,18 +37,20 @@ pub use settings::{HandOver, Settings, valid_for};
 pub use tenure::Status;
 pub(crate) use tenure::Tenure;
 
-use crate::store::{Capability, Claim, OpenContext, Store, StoreInfo};
-use crate::{Clock, Error, ErrorKind, Identity, LostReason, Name, OwnerId, Result};
+use crate::store::{Admin, Claim, Layer, OpenContext, Operations, StoreInfo};
+use crate::{Clock, Error, Identity, LostReason, Name, OwnerId};
 
 /// One client of one store.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) store: Arc<dyn Store>,
+    /// The store inside its layer.
+    pub(crate) store: Arc<dyn Admin>,
+    pub(crate) layer: Arc<Layer>,
+    /// Requests that the store has sent.
+    pub(crate) operations: Operations,
     pub(crate) clock: Clock,
     pub(crate) identity: Arc<Identity>,
     pub(crate) settings: Settings,
-    /// The stores of this build, to name those that can do what this one cannot.
-    peers: Vec<StoreInfo>,
     pub(crate) renewer: renew::Renewer,
     pub(crate) tasks: tasks::Tasks,
     lanes: lanes::Lanes,
@@ -66,17 +68,19 @@ pub(crate) struct Ask {
 
 impl Engine {
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Admin>,
         context: OpenContext,
         settings: Settings,
         peers: Vec<StoreInfo>,
     ) -> Arc<Self> {
+        let layer = Arc::new(Layer::new(store, peers));
         Arc::new(Self {
-            store,
+            store: layer.clone(),
+            layer,
             clock: context.clock,
             identity: context.identity,
+            operations: context.operations,
             settings,
-            peers,
             renewer: renew::Renewer::default(),
             tasks: tasks::Tasks::default(),
             lanes: lanes::Lanes::default(),
@@ -90,45 +94,9 @@ impl Engine {
         self.store.info().scheme
     }
 
-    /// Refuses, before any I/O, what the store cannot do.
-    pub(crate) fn require(&self, capability: Capability) -> Result<()> {
-        let info = self.store.info();
-        if info.capabilities.has(capability) {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("this store has no {capability}"),
-        )
-        .with_store(info.scheme)
-        .with_advice(self.who_has(capability)))
-    }
-
-    /// The stores of this build that have a capability.
-    fn who_has(&self, capability: Capability) -> String {
-        let able = |store: &&StoreInfo| store.capabilities.has(capability);
-        let names: Vec<&str> = self
-            .peers
-            .iter()
-            .filter(able)
-            .map(|store| store.scheme)
-            .collect();
-        match names.as_slice() {
-            [] => "`clinch stores` shows which stores have it".to_owned(),
-            names => format!("these have it: {}", names.join(", ")),
-        }
-    }
-
-    /// Adds store and name to an error that a store reported without them.
+    /// Adds store and name to an error that has none.
     pub(crate) fn explain(&self, error: Error, name: &Name) -> Error {
-        let error = match error.store() {
-            None => error.with_store(self.scheme()),
-            Some(_) => error,
-        };
-        match error.name() {
-            None => error.with_name(name.as_str()),
-            Some(_) => error,
-        }
+        self.layer.explain_name(error, name)
     }
 
     /// A claim with a fresh request id.

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::settings::renew_after;
 use super::{Engine, Hold, extend, leave};
 use crate::BootTime;
-use crate::store::{Doubt, Doubts};
+use crate::store::{Suspicion, Suspicions};
 
 /// A place in the schedule.
 pub(crate) type DueKey = (BootTime, u64);
@@ -60,8 +60,12 @@ impl Renewer {
         }
         if !schedule.running && !schedule.stopped {
             schedule.running = true;
-            let doubts = hold.engine.store.doubts();
-            let task = run(Arc::downgrade(&hold.engine), self.changed.clone(), doubts);
+            let suspicions = hold.engine.store.suspicions();
+            let task = run(
+                Arc::downgrade(&hold.engine),
+                self.changed.clone(),
+                suspicions,
+            );
             if let Err(error) = crate::keeper::spawn(task) {
                 // Validity does not depend on it: the hold runs out at its deadline. The next hold
                 // tries again.
@@ -91,9 +95,9 @@ impl Renewer {
     }
 
     /// The store doubts holds: they are suspect from now on, and due for a renewal, which tells.
-    fn doubt(&self, doubt: &Doubt, now: BootTime) {
+    fn doubt(&self, suspicion: &Suspicion, now: BootTime) {
         let mut doubted = self.holds();
-        doubted.retain(|hold| doubt.is_about(hold.spi.request));
+        doubted.retain(|hold| suspicion.is_about(hold.spi.request));
         if doubted.is_empty() {
             return;
         }
@@ -163,7 +167,7 @@ impl Schedule {
 }
 
 /// The task: it holds the engine only while it works, so that a dropped client can go.
-async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
+async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut suspicions: Suspicions) {
     let mut listening = true;
     loop {
         let Some(strong) = engine.upgrade() else {
@@ -192,7 +196,7 @@ async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
             biased;
             () = changed.notified() => {}
             () = due => {}
-            doubt = doubts.next(), if listening => match (doubt, engine.upgrade()) {
+            doubt = suspicions.next(), if listening => match (doubt, engine.upgrade()) {
                 (Some(doubt), Some(engine)) => engine.renewer.doubt(&doubt, clock.now()),
                 // The store tells no more; renewals go on without.
                 _ => listening = false,

@@ -83,7 +83,7 @@ impl Run {
         let at = self.below(self.lab.plan.clients);
         self.lab
             .note(|| format!("client{at}'s store doubts all its holds"));
-        self.lab.sides[at].store.doubt();
+        self.lab.sides[at].store.suspect();
         self.mark(6_000);
         true
     }

@@ -10,7 +10,7 @@ use super::rng::Rng;
 use super::store::FarStore;
 use super::wire::poll_now;
 use crate::memory::MemoryStore;
-use crate::store::Store;
+use crate::store::{Admin, Store};
 use crate::{BootTime, Clinch, Clock, Guard, LostReason, Name, RequestId, Token, valid_for};
 
 /// A guard in the hands of a user.

@@ -15,7 +15,7 @@ use super::wire::{Flight, What};
 use super::{hook, user};
 use crate::memory::MemoryStore;
 use crate::store::OpenContext;
-use crate::{Clinch, Clock, Identity, ManualClock};
+use crate::{Clinch, Clock, ManualClock};
 
 /// After so many steps the disturbances end.
 const STEPS: u64 = 220;
@@ -61,18 +61,14 @@ impl Run {
         let mut rng = Rng::new(seed.rotate_left(32));
         let plan = Plan::draw(&mut rng);
         let (clock, server) = Clock::manual();
-        let context = |clock: &Clock| OpenContext {
-            namespace: "explore".into(),
-            identity: Arc::new(Identity::new()),
-            clock: clock.clone(),
-        };
+        let context = |clock: &Clock| OpenContext::new("explore").with_clock(clock.clone());
         let store = MemoryStore::new(context(&clock));
         let (mut contexts, mut servers, mut hands) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..plan.clients {
             let here = context(&clock);
             servers.push(Arc::new(store.sibling(here.clone())));
             let (clock, hand) = Clock::manual();
-            contexts.push(OpenContext { clock, ..here });
+            contexts.push(here.with_clock(clock));
             hands.push(hand);
         }
         let net = Arc::new(Net::new(servers, clock.clone()));

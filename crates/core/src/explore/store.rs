@@ -10,8 +10,8 @@ use super::net::{Cut, Net};
 use super::tasks::Kind;
 use super::wire::{Reply, Request, What, refused};
 use crate::store::{
-    Claim, ClaimReply, Doubt, DoubtBook, Doubts, Events, Evicted, Finding, Freshness, Hold,
-    LockView, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Admin, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
+    RenewReply, Renewal, Store, StoreInfo, Suspicion, SuspicionRegistry, Suspicions, Wakes,
 };
 use crate::{BootTime, Clock, Error, ErrorKind, Name, RequestId, Result, valid_for};
 
@@ -21,7 +21,7 @@ pub(super) struct FarStore {
     net: Arc<Net>,
     /// The client's own clock.
     clock: Clock,
-    doubts: DoubtBook,
+    suspicions: SuspicionRegistry,
 }
 
 impl FarStore {
@@ -30,12 +30,12 @@ impl FarStore {
             client,
             net,
             clock,
-            doubts: DoubtBook::default(),
+            suspicions: SuspicionRegistry::default(),
         }
     }
 
-    pub(super) fn doubt(&self) {
-        self.doubts.tell(&Doubt::All);
+    pub(super) fn suspect(&self) {
+        self.suspicions.deliver(&Suspicion::All);
     }
 
     async fn call(&self, request: Request) -> Result<Reply> {
@@ -105,8 +105,8 @@ impl Store for FarStore {
         self.net.wakes(self.client, claim)
     }
 
-    fn doubts(&self) -> Doubts {
-        self.doubts.register()
+    fn suspicions(&self) -> Suspicions {
+        self.suspicions.register()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
@@ -138,13 +138,6 @@ impl Store for FarStore {
         self.call(Request::Withdraw(claim.clone())).await.map(drop)
     }
 
-    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
-        match self.call(Request::Evict(name.clone(), seq)).await? {
-            Reply::Evict(evicted) => Ok(evicted),
-            _ => Err(wrong_reply()),
-        }
-    }
-
     async fn close(&self) -> Result<()> {
         self.call(Request::Close).await.map(drop)
     }
@@ -152,7 +145,10 @@ impl Store for FarStore {
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
         self.net.servers[self.client].check(name, seq).await
     }
+}
 
+#[async_trait]
+impl Admin for FarStore {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         self.net.servers[self.client].list(prefix).await
     }
@@ -165,11 +161,14 @@ impl Store for FarStore {
         self.net.servers[self.client].events(prefix).await
     }
 
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        Ok(Vec::new())
+    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
+        match self.call(Request::Evict(name.clone(), seq)).await? {
+            Reply::Evict(evicted) => Ok(evicted),
+            _ => Err(wrong_reply()),
+        }
     }
 
-    fn operations(&self) -> u64 {
-        0
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
     }
 }

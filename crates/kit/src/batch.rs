@@ -158,9 +158,8 @@ impl<R: Runner> Batcher<R> {
         }
     }
 
-    /// The next jobs: those that have waited too long, and those to run. `None` if there are none: the
-    /// pump is then not counted any more.
-    fn take(&self, key: &R::Key, patience: Option<Duration>) -> Option<(Vec<Job<R>>, Vec<Job<R>>)> {
+    /// The next jobs. `None` if there are none: the pump is then not counted any more.
+    fn take(&self, key: &R::Key, patience: Option<Duration>) -> Option<Taken<R>> {
         let mut queues = lock(&self.0.queues);
         let queue = queues.get_mut(key)?;
         let late = patience.map_or_else(Vec::new, |patience| queue.take_late(patience));
@@ -172,8 +171,16 @@ impl<R: Runner> Batcher<R> {
             }
             return None;
         }
-        Some((late, jobs))
+        Some(Taken { late, jobs })
     }
+}
+
+/// What a pump has taken from its queue.
+struct Taken<R: Runner> {
+    /// Jobs that have waited for longer than they may.
+    late: Vec<Job<R>>,
+    /// Jobs to run.
+    jobs: Vec<Job<R>>,
 }
 
 async fn pump<R: Runner>(batcher: Batcher<R>, key: R::Key) {
@@ -181,7 +188,7 @@ async fn pump<R: Runner>(batcher: Batcher<R>, key: R::Key) {
     let runner = batcher.runner();
     loop {
         let patience = runner.patience();
-        let Some((late, jobs)) = batcher.take(&key, patience) else {
+        let Some(Taken { late, jobs }) = batcher.take(&key, patience) else {
             break;
         };
         for job in late {

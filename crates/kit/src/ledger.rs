@@ -15,6 +15,7 @@
 //! assert_eq!(ledger.enter(request, || "key 3"), Err(LostReason::Released));
 //! ```
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -89,8 +90,8 @@ impl<L: Clone, E: Clone> Ledger<L, E> {
         let now = self.clock.now();
         let mut claims = lock(&self.claims);
         let live = claims.live.remove(&request);
-        if !claims.ended.contains_key(&request) {
-            claims.ended.insert(request, end(live.as_ref()));
+        if let Entry::Vacant(place) = claims.ended.entry(request) {
+            place.insert(end(live.as_ref()));
             claims.order.push_back((now, request));
             claims.forget_old(now, self.remember);
         }

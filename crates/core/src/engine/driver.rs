@@ -1,4 +1,5 @@
-//! The driver: brings one claim to an end, on the keeper.
+//! The driver: a task on the keeper that repeats one claim until it is granted to a waiter, withdrawn or
+//! failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,36 +7,42 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-use super::acquire::still_valid;
-use super::heard::Heard;
-use super::lane::{Lane, Slot};
-use super::settings::{backoff, insist_for, poll_after};
-use super::{Engine, Hold, patient};
+use super::grant_bound::EarliestGrant;
+use super::settings::{backoff, poll_after, still_valid};
+use super::slot::Slot;
+use super::withdraw::{withdraw, withdraw_in_background};
+use super::{Engine, Hold, LocalQueue, with_timeout};
 use crate::store::{Claim, ClaimReply, Grant, Queued, Wake, Wakes};
 use crate::{BootTime, Effect, Error, ErrorKind, Result, telemetry};
 
-/// Starts a driver for a claim, with what is known of it already, and the store's answer if there is
-/// one. The lane counts it as a driver; `sent` says whether a request may have reached the store.
-pub(super) fn start(slot: Slot, claim: Claim, heard: Heard, sent: bool, queued: Option<Queued>) {
-    let (engine, lane) = (slot.engine().clone(), slot.lane().clone());
+/// Starts a driver for a claim that the local queue has counted already. `maybe_sent`: a request may
+/// have reached the store. `queued`: the store's reply to it, if there is one.
+pub(super) fn start(
+    slot: Slot,
+    claim: Claim,
+    earliest_grant: EarliestGrant,
+    maybe_sent: bool,
+    queued: Option<Queued>,
+) {
+    let (engine, local_queue) = (slot.engine().clone(), slot.local_queue().clone());
     let mut driver = Driver {
         engine: engine.clone(),
-        lane: lane.clone(),
+        local_queue: local_queue.clone(),
         claim,
-        heard,
-        sent,
+        earliest_grant,
+        maybe_sent,
         unanswered: false,
         failing: None,
-        at_work: true,
+        counted: true,
     };
-    if sent && queued.is_none() {
-        driver.asks();
+    if maybe_sent && queued.is_none() {
+        driver.request_sent();
     }
-    // The slot follows once the task runs. If it were dropped with a task that cannot be started, the
-    // lane would start the next driver at once, which cannot be started either.
-    let (give, take) = oneshot::channel();
+    // The task gets its slot once it is spawned. If the slot were dropped with a task that cannot be
+    // spawned, the queue would try to spawn the next driver at once, in an endless loop.
+    let (slot_sender, slot_receiver) = oneshot::channel();
     let driving = async move {
-        if let Ok(slot) = take.await {
+        if let Ok(slot) = slot_receiver.await {
             driver.run(slot, queued).await;
         }
     };
@@ -43,30 +50,31 @@ pub(super) fn start(slot: Slot, claim: Claim, heard: Heard, sent: bool, queued: 
         .tasks
         .spawn(driving.instrument(tracing::Span::current()));
     match spawned {
-        Ok(()) => drop(give.send(slot)),
-        Err(error) if sent => lane.fail_all(&error.with_effect(Effect::Possible)),
-        Err(error) => lane.fail_all(&error),
+        Ok(()) => drop(slot_sender.send(slot)),
+        Err(error) if maybe_sent => local_queue.fail_all(&error.with_effect(Effect::Possible)),
+        Err(error) => local_queue.fail_all(&error),
     }
 }
 
 struct Driver {
     engine: Arc<Engine>,
-    lane: Arc<Lane>,
+    local_queue: Arc<LocalQueue>,
     claim: Claim,
-    /// From when a pushed grant is counted.
-    heard: Heard,
+    /// The lease of a pushed grant counts from here.
+    earliest_grant: EarliestGrant,
     /// Whether a request may have reached the store.
-    sent: bool,
-    /// Whether the store has not answered the last request. The lane counts it.
+    maybe_sent: bool,
+    /// Whether the last request has no reply yet. The queue counts these.
     unanswered: bool,
-    /// Since when, and how often, the store has not answered.
+    /// Since when, and how often in a row, requests have failed.
     failing: Option<(BootTime, u32)>,
-    /// Whether the lane counts it as a driver.
-    at_work: bool,
+    /// Whether the queue still counts this driver.
+    counted: bool,
 }
 
-/// What a round of the driver came to.
-enum Round {
+/// What follows from one request.
+enum Step {
+    /// A grant and the moment its lease counts from.
     Granted(Grant, BootTime),
     Wait(Duration),
     Failed(Error),
@@ -74,79 +82,80 @@ enum Round {
 
 impl Driver {
     async fn run(mut self, slot: Slot, queued: Option<Queued>) {
-        let mut listener = None;
-        // A store that has kept the wakes so far need not be asked again.
-        let mut known = queued.filter(|queued| queued.wakes_kept);
+        let mut subscription = None;
+        // If the store has kept the wakes since its reply, the claim need not be repeated first.
+        let mut reply = queued.filter(|queued| queued.wakes_kept);
         loop {
-            if self.lane.dismiss_surplus() {
-                self.at_work = false;
-                let leaver = self.lane.next_leaver();
-                self.answered();
-                // The lane is free at once: a new claim may queue while this one is withdrawn.
-                drop((listener, slot));
+            if self.local_queue.retire_if_surplus() {
+                self.counted = false;
+                let listener = self.local_queue.take_withdrawal_listener();
+                self.request_answered();
+                // Frees the slot at once: a new claim may queue while this one is withdrawn.
+                drop((subscription, slot));
                 let withdrawn = withdraw(&self.engine, &self.claim).await;
-                // The caller may have left.
-                let _ = leaver.map(|leaver| leaver.send(withdrawn));
+                // Fails if the caller was dropped.
+                let _ = listener.map(|listener| listener.send(withdrawn));
                 return;
             }
-            // Listening starts before the claim is repeated, so that no hint falls between.
-            let wakes = listener.get_or_insert_with(|| Some(self.engine.store.wakes(&self.claim)));
-            let round = match known.take() {
-                Some(queued) => Some(Round::Wait(self.pause(&queued))),
-                None => self.round().await,
+            // Subscribes before the claim is repeated, so that no wake is missed in between.
+            let wakes =
+                subscription.get_or_insert_with(|| Some(self.engine.store.wakes(&self.claim)));
+            let step = match reply.take() {
+                Some(queued) => Some(Step::Wait(self.poll_delay(&queued))),
+                None => self.repeat_claim().await,
             };
-            let pause = match round {
-                Some(Round::Granted(grant, sent)) => return self.deliver(slot, grant, sent),
-                Some(Round::Wait(pause)) => pause,
-                Some(Round::Failed(error)) => {
-                    self.lane.fail_all(&error);
+            let delay = match step {
+                Some(Step::Granted(grant, sent)) => return self.deliver(slot, grant, sent),
+                Some(Step::Wait(delay)) => delay,
+                Some(Step::Failed(error)) => {
+                    self.local_queue.fail_all(&error);
                     continue;
                 }
-                // A new request id: its wakes are others.
+                // A new request id has wakes of its own.
                 None => {
-                    listener = None;
+                    subscription = None;
                     continue;
                 }
             };
-            if let Some((grant, sent)) = self.rest(wakes, pause).await {
+            if let Some((grant, sent)) = self.wait_for_wake(wakes, delay).await {
                 return self.deliver(slot, grant, sent);
             }
         }
     }
 
-    /// Sends the claim and waits for the answer. `None` when nobody is left who needs it.
-    async fn ask(&self) -> Option<Option<Result<ClaimReply>>> {
-        let patience = self.engine.settings.patience;
+    /// Sends the claim and waits for the reply. `None` if no waiter is left for this driver.
+    async fn send_claim(&self) -> Option<Option<Result<ClaimReply>>> {
+        let timeout = self.engine.settings.patience;
         let claiming = self.engine.store.claim(&self.claim);
-        let mut claiming = std::pin::pin!(patient(&self.engine.clock, patience, claiming));
+        let mut claiming = std::pin::pin!(with_timeout(&self.engine.clock, timeout, claiming));
         loop {
             tokio::select! {
                 biased;
                 reply = &mut claiming => return Some(reply),
-                // While the store is slow. The answer may be the grant for somebody else.
-                () = self.lane.left() => if self.lane.has_surplus() {
+                // The store is slow. If other waiters are left, the reply may be the grant for them.
+                () = self.local_queue.waiter_left() => if self.local_queue.has_surplus() {
                     return None;
                 },
             }
         }
     }
 
-    /// Claims once more. `None` when the request has ended and a new one takes its place.
-    async fn round(&mut self) -> Option<Round> {
+    /// Sends the claim again. `None` if the request has ended and a new one takes its place.
+    async fn repeat_claim(&mut self) -> Option<Step> {
         let sent = self.engine.clock.now();
-        self.heard.sending(sent);
-        let before = (self.sent, self.unanswered);
-        self.sent = true;
-        self.asks();
-        let Some(reply) = self.ask().await else {
-            return Some(Round::Wait(Duration::ZERO));
+        self.earliest_grant.sending(sent);
+        let before = (self.maybe_sent, self.unanswered);
+        self.maybe_sent = true;
+        self.request_sent();
+        let Some(reply) = self.send_claim().await else {
+            return Some(Step::Wait(Duration::ZERO));
         };
         match &reply {
-            Some(Ok(_)) => self.answered(),
+            Some(Ok(_)) => self.request_answered(),
             Some(Err(error)) if !error.may_have_taken_effect() => {
-                self.sent = before.0;
+                self.maybe_sent = before.0;
                 if !before.1 {
-                    self.answered();
+                    self.request_answered();
                 }
             }
             _ => {}
@@ -154,7 +163,7 @@ impl Driver {
         Some(match reply {
             Some(Ok(ClaimReply::Granted(grant))) => {
                 if still_valid(sent, self.claim.lease, self.engine.clock.now()) {
-                    Round::Granted(grant, sent)
+                    Step::Granted(grant, sent)
                 } else {
                     self.start_over();
                     return None;
@@ -162,49 +171,51 @@ impl Driver {
             }
             Some(Ok(ClaimReply::Queued(queued))) => {
                 let now = self.engine.clock.now();
-                self.heard.queued(sent, self.claim.lease, now);
-                self.healthy();
+                self.earliest_grant.queued(sent, self.claim.lease, now);
+                self.store_answered();
                 telemetry::waiting(&self.claim.name, &queued);
-                Round::Wait(self.pause(&queued))
+                Step::Wait(self.poll_delay(&queued))
             }
             Some(Ok(ClaimReply::Busy(busy))) => {
-                self.healthy();
+                self.store_answered();
                 let queued = Queued {
                     retry_after: busy.retry_after,
                     ..Queued::default()
                 };
-                Round::Wait(self.pause(&queued))
+                Step::Wait(self.poll_delay(&queued))
             }
             Some(Ok(ClaimReply::Gone(_))) => {
-                self.healthy();
-                // A copy that was not answered may be under way: the store must remember the end of
-                // the old request until it cannot be applied any more.
+                self.store_answered();
+                // An unanswered copy may be under way: the store must remember that the old request
+                // has ended until no copy can be applied any more.
                 self.start_over();
                 return None;
             }
-            Some(Err(error)) if !error.is_temporary() => Round::Failed(self.explain(error)),
-            Some(Err(error)) => self.trouble(error),
-            None => self.trouble(
+            Some(Err(error)) if !error.is_temporary() => {
+                Step::Failed(self.with_possible_effect(error))
+            }
+            Some(Err(error)) => self.store_failed(error),
+            None => self.store_failed(
                 Error::new(ErrorKind::Unreachable, "the store does not answer")
                     .with_effect(Effect::Possible),
             ),
         })
     }
 
-    /// Waits for a hint, for the poll, or for a waiter to leave. A pushed grant ends it. `wakes` is
-    /// `None` when the store gives no more of them.
-    async fn rest(
+    /// Waits for a wake, at most `delay`, or until this driver is surplus. Returns a pushed grant and the
+    /// start of its lease. `wakes` becomes `None` when the store has ended the stream.
+    async fn wait_for_wake(
         &mut self,
         wakes: &mut Option<Wakes>,
-        pause: Duration,
+        delay: Duration,
     ) -> Option<(Grant, BootTime)> {
-        let left = self.lane.left();
+        let left = self.local_queue.waiter_left();
         let mut left = std::pin::pin!(left);
         left.as_mut().enable();
-        if self.lane.has_surplus() {
+        if self.local_queue.has_surplus() {
             return None;
         }
-        let mut sleep = std::pin::pin!(self.engine.clock.sleep(pause));
+        let mut sleep = std::pin::pin!(self.engine.clock.sleep(delay));
         loop {
             let next = async {
                 match wakes {
@@ -217,18 +228,18 @@ impl Driver {
                 wake = next => match wake {
                     Some(Wake::Granted(grant)) => {
                         let now = self.engine.clock.now();
-                        let from = self.heard.counted_from(self.claim.lease, now);
+                        let from = self.earliest_grant.lease_start(self.claim.lease, now);
                         return from.map(|from| (grant, from));
                     }
                     Some(Wake::Hint) => return None,
-                    // No more hints: the poll goes on without them.
+                    // The poll goes on without wakes.
                     None => *wakes = None,
                 },
                 () = &mut sleep => return None,
                 () = &mut left => {
-                    left.set(self.lane.left());
+                    left.set(self.local_queue.waiter_left());
                     left.as_mut().enable();
-                    if self.lane.has_surplus() {
+                    if self.local_queue.has_surplus() {
                         return None;
                     }
                 }
@@ -238,85 +249,86 @@ impl Driver {
 
     fn deliver(mut self, slot: Slot, grant: Grant, sent: BootTime) {
         let hold = Hold::new(slot, &self.claim, grant, sent);
-        self.at_work = false;
-        self.answered();
-        self.lane.deliver(hold);
+        self.counted = false;
+        self.request_answered();
+        self.local_queue.deliver(hold);
     }
 
-    /// A request is on its way.
-    fn asks(&mut self) {
+    fn request_sent(&mut self) {
         if !std::mem::replace(&mut self.unanswered, true) {
-            self.lane.count_unanswered(true);
+            self.local_queue.count_unanswered(true);
         }
     }
 
-    /// What became of the last request is known.
-    fn answered(&mut self) {
+    /// The outcome of the last request is known, or no longer matters.
+    fn request_answered(&mut self) {
         if std::mem::replace(&mut self.unanswered, false) {
-            self.lane.count_unanswered(false);
+            self.local_queue.count_unanswered(false);
         }
     }
 
-    /// The error with what earlier requests may have done.
-    fn explain(&self, error: Error) -> Error {
-        match self.sent {
+    /// Marks the error if an earlier request may have taken effect.
+    fn with_possible_effect(&self, error: Error) -> Error {
+        match self.maybe_sent {
             true => error.with_effect(Effect::Possible),
             false => error,
         }
     }
 
-    fn pause(&self, queued: &Queued) -> Duration {
+    /// How long to wait for a wake before the claim is repeated.
+    fn poll_delay(&self, queued: &Queued) -> Duration {
         let poll = poll_after(self.claim.lease);
-        // One moment later than the lease that is waited for, so that it is really over.
+        // One millisecond after the lease that is waited for, so that it has surely ended.
         queued
             .retry_after
             .map_or(poll, |free| poll.min(free + Duration::from_millis(1)))
     }
 
-    fn healthy(&mut self) {
-        if self.failing.take().is_some() || self.lane.trouble().is_some() {
-            self.lane.set_trouble(None);
+    fn store_answered(&mut self) {
+        if self.failing.take().is_some() || self.local_queue.store_error().is_some() {
+            self.local_queue.set_store_error(None);
         }
     }
 
-    /// The store is out of reach: go on for as long as patience lasts.
-    fn trouble(&mut self, error: Error) -> Round {
+    /// The store cannot be reached: retries with backoff until `Settings::patience` is used up.
+    fn store_failed(&mut self, error: Error) -> Step {
         let now = self.engine.clock.now();
         let (since, tries) = self.failing.unwrap_or((now, 0));
         self.failing = Some((since, tries + 1));
-        let error = self.explain(error);
-        self.lane.set_trouble(Some(error.clone()));
+        let error = self.with_possible_effect(error);
+        self.local_queue.set_store_error(Some(error.clone()));
         if now.since(since) >= self.engine.settings.patience {
-            return Round::Failed(error);
+            return Step::Failed(error);
         }
-        Round::Wait(backoff(tries))
+        Step::Wait(backoff(tries))
     }
 
-    fn renew_request(&mut self) {
+    fn new_request(&mut self) {
         self.claim.request = self.engine.identity.request();
-        self.heard = Heard::default();
-        self.sent = false;
+        self.earliest_grant = EarliestGrant::default();
+        self.maybe_sent = false;
     }
 
-    /// A request that has ended, or a grant that came too late to be used: give it back, ask anew.
+    /// The request has ended, or its grant came too late to be used: withdraws it and starts a new one.
     fn start_over(&mut self) {
         let old = self.claim.clone();
-        self.renew_request();
+        self.new_request();
         // In the background: the new request must not wait for it.
         withdraw_in_background(&self.engine, Arc::new(old));
     }
 }
 
 impl Drop for Driver {
-    /// It panicked, or could not be started: nobody works for its waiter any more.
+    /// If the driver panicked or could not be spawned, its waiter has no driver any more.
     fn drop(&mut self) {
-        self.answered();
-        if !self.at_work {
+        self.request_answered();
+        if !self.counted {
             return;
         }
-        self.lane.driver_gone();
+        self.local_queue.driver_ended();
         if std::thread::panicking() {
-            self.lane.fail_all(&self.explain(panicked()));
+            self.local_queue
+                .fail_all(&self.with_possible_effect(panicked()));
             withdraw_in_background(&self.engine, Arc::new(self.claim.clone()));
         }
     }
@@ -328,37 +340,4 @@ fn panicked() -> Error {
         "the task that waited for the lock has panicked",
     )
     .with_advice("report the panic message, which is on standard error")
-}
-
-/// Withdraws a claim, whatever becomes of the caller.
-pub(super) fn withdraw_in_background(engine: &Arc<Engine>, claim: Arc<Claim>) {
-    let with = engine.clone();
-    let task = async move {
-        withdraw(&with, &claim).await;
-    };
-    if let Err(error) = engine.tasks.spawn(task) {
-        tracing::error!(%error, "a claim runs out instead of being withdrawn");
-    }
-}
-
-/// Withdraws a claim until the store has acknowledged it (`true`), or has surely dropped the claim
-/// by itself.
-pub(super) async fn withdraw(engine: &Engine, claim: &Claim) -> bool {
-    let give_up = engine.clock.now() + insist_for(claim.lease);
-    let mut tries = 0;
-    loop {
-        let patience = engine.settings.patience;
-        let error = match patient(&engine.clock, patience, engine.store.withdraw(claim)).await {
-            Some(Ok(())) => return true,
-            Some(Err(error)) => Some(error),
-            None => None,
-        };
-        let definite = error.as_ref().is_some_and(|error| !error.is_temporary());
-        if definite || engine.clock.now() >= give_up {
-            tracing::warn!(lock = %claim.name, ?error, "a claim runs out instead of being withdrawn");
-            return false;
-        }
-        tries += 1;
-        engine.clock.sleep(backoff(tries)).await;
-    }
 }

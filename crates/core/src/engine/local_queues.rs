@@ -1,62 +1,70 @@
-//! The lanes of a client.
+//! All local queues of a client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::{Ask, Engine, Lane, LaneKey};
+use super::{ClaimRequest, ClaimSpec, Engine, LocalQueue};
 
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
+pub(super) struct LocalQueues {
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Lanes that like claims share.
-    shared: HashMap<LaneKey, Arc<Lane>>,
-    /// Every lane that is alive, by its address: `close` must reach them all.
-    all: HashMap<usize, Weak<Lane>>,
+    /// Queues that claims with equal specs share.
+    shared: HashMap<ClaimSpec, Arc<LocalQueue>>,
+    /// Every live queue, by its address: `close` must reach all of them.
+    all: HashMap<usize, Weak<LocalQueue>>,
     closed: bool,
 }
 
-impl Lanes {
-    /// The lane where this claim queues: shared with like claims of this client, or its own. `None`
-    /// when the client has been closed.
-    pub(super) fn of(&self, engine: &Arc<Engine>, ask: &Ask) -> Option<Arc<Lane>> {
-        let private = ask.fair || ask.key.max_hold.is_some();
+impl LocalQueues {
+    /// The queue of this claim, shared or private. `None` if the client has been closed.
+    pub(super) fn for_request(
+        &self,
+        engine: &Arc<Engine>,
+        request: &ClaimRequest,
+    ) -> Option<Arc<LocalQueue>> {
+        let private = request.fair || request.spec.max_hold.is_some();
         let mut state = self.lock();
         if state.closed {
             return None;
         }
-        if let Some(lane) = state.shared.get(&ask.key).filter(|_| !private) {
-            return Some(lane.clone());
+        if let Some(local_queue) = state.shared.get(&request.spec).filter(|_| !private) {
+            return Some(local_queue.clone());
         }
-        let lane = Lane::new(engine.clone(), ask.key.clone(), private);
-        state.all.insert(address(&lane), Arc::downgrade(&lane));
+        let local_queue = LocalQueue::new(engine.clone(), request.spec.clone(), private);
+        state
+            .all
+            .insert(address(&local_queue), Arc::downgrade(&local_queue));
         if !private {
-            state.shared.insert(ask.key.clone(), lane.clone());
+            state
+                .shared
+                .insert(request.spec.clone(), local_queue.clone());
         }
-        Some(lane)
+        Some(local_queue)
     }
 
-    /// No longer shares a lane that nobody uses.
-    pub(super) fn retire(&self, lane: &Arc<Lane>) {
+    /// Stops sharing a queue that is not in use.
+    pub(super) fn unshare_if_idle(&self, local_queue: &Arc<LocalQueue>) {
         let mut state = self.lock();
-        // A claim may have entered it meanwhile: then it stays.
-        let idle = |found: &Arc<Lane>| Arc::ptr_eq(found, lane) && lane.is_idle();
-        if state.shared.get(lane.key()).is_some_and(idle) {
-            state.shared.remove(lane.key());
+        // A claim may have entered it meanwhile.
+        let idle =
+            |found: &Arc<LocalQueue>| Arc::ptr_eq(found, local_queue) && local_queue.is_idle();
+        if state.shared.get(local_queue.spec()).is_some_and(idle) {
+            state.shared.remove(local_queue.spec());
         }
     }
 
-    /// Forgets a lane that is being dropped.
-    pub(super) fn forget(&self, lane: &Lane) {
-        let forgotten = self.lock().all.remove(&address(lane));
-        drop(forgotten);
+    /// Removes a queue that is being dropped.
+    pub(super) fn remove(&self, local_queue: &LocalQueue) {
+        let removed = self.lock().all.remove(&address(local_queue));
+        drop(removed);
     }
 
-    /// Makes no more lanes; returns those that there are.
-    pub(super) fn close(&self) -> Vec<Arc<Lane>> {
+    /// Creates no more queues; returns the live ones.
+    pub(super) fn close(&self) -> Vec<Arc<LocalQueue>> {
         let mut state = self.lock();
         state.closed = true;
         state.all.values().filter_map(Weak::upgrade).collect()
@@ -65,10 +73,12 @@ impl Lanes {
     #[cfg(test)]
     pub(super) fn describe(&self) -> Vec<String> {
         let state = self.lock();
-        let lanes = state.all.values().filter_map(Weak::upgrade);
-        let busy: Vec<Arc<Lane>> = lanes.collect();
+        let queues = state.all.values().filter_map(Weak::upgrade);
+        let busy: Vec<Arc<LocalQueue>> = queues.collect();
         drop(state);
-        busy.iter().map(|lane| lane.describe()).collect()
+        busy.iter()
+            .map(|local_queue| local_queue.describe())
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -76,6 +86,6 @@ impl Lanes {
     }
 }
 
-fn address(lane: &Lane) -> usize {
-    std::ptr::from_ref(lane).addr()
+fn address(local_queue: &LocalQueue) -> usize {
+    std::ptr::from_ref(local_queue).addr()
 }

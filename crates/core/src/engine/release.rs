@@ -1,125 +1,129 @@
-//! The end of a tenure: the hold passes to the next local waiter, or goes back to the store.
+//! Release: the hold passes to the next local waiter, or goes back to the store.
 
 use std::sync::Arc;
 
 use super::hold::Phase;
-use super::settings::{backoff, insist_for};
-use super::{Hold, Tenure, patient, valid_for};
+use super::settings::{backoff, retry_for};
+use super::{Hold, LocalHold, valid_for, with_timeout};
 use crate::store::ReleaseReply;
 use crate::{BootTime, Effect, Error, ErrorKind, LostReason, Result, telemetry};
 
-/// What is left to do after a tenure has ended.
-enum Left {
+/// What became of a hold after its holder has released it.
+enum AfterUse {
     /// Another task of this process has the hold.
     HandedOver,
-    /// It had been lost.
+    /// It had been lost before.
     Lost(LostReason),
-    /// It is to be released at the store; it was valid until this moment.
+    /// It was valid until now and must be released at the store.
     ToRelease,
 }
 
-/// Gives a tenure up and waits for the store's word.
-pub(super) async fn release(tenure: &Tenure, now: BootTime) -> Result<ReleaseReply> {
-    let hold = tenure.hold();
-    match step_down(tenure, now) {
-        Left::HandedOver => Ok(ReleaseReply::Released),
-        Left::Lost(reason) => {
-            // It may still stand at the store for a moment; it must not stand there longer.
+/// Releases a hold and waits for the store's reply.
+pub(super) async fn release(local_hold: &LocalHold, now: BootTime) -> Result<ReleaseReply> {
+    let hold = local_hold.hold();
+    match hand_over_or_release(local_hold, now) {
+        AfterUse::HandedOver => Ok(ReleaseReply::Released),
+        AfterUse::Lost(reason) => {
+            // The store may not have ended it yet.
             release_in_background(hold.clone());
             Ok(ReleaseReply::WasLost(reason))
         }
-        Left::ToRelease => {
-            // If this future is dropped at the await, the keeper finishes the work.
-            let mut unfinished = Unfinished(Some(hold.clone()));
-            let reply = release_at_store(hold).await;
+        AfterUse::ToRelease => {
+            // If this future is dropped at the await, the release continues on the keeper.
+            let mut on_drop = ReleaseOnDrop(Some(hold.clone()));
+            let reply = release_with_retries(hold).await;
             if reply.is_ok() {
-                unfinished.0 = None;
+                on_drop.0 = None;
             }
-            reply.map_err(|error| hold.engine.explain(error, &hold.spi.name))
+            reply.map_err(|error| hold.engine.explain(error, &hold.store_hold.name))
         }
     }
 }
 
-/// Gives a tenure up without waiting.
-pub(super) fn leave(tenure: &Tenure, now: BootTime) {
-    match step_down(tenure, now) {
-        // A closing client has released everything.
-        Left::HandedOver | Left::Lost(LostReason::Closed) => {}
-        Left::Lost(_) | Left::ToRelease => release_in_background(tenure.hold().clone()),
+/// Releases a hold without waiting for the store.
+pub(super) fn release_without_waiting(local_hold: &LocalHold, now: BootTime) {
+    match hand_over_or_release(local_hold, now) {
+        // `close` has released it.
+        AfterUse::HandedOver | AfterUse::Lost(LostReason::Closed) => {}
+        AfterUse::Lost(_) | AfterUse::ToRelease => release_in_background(local_hold.hold().clone()),
     }
 }
 
-/// Ends a hold whose client has been closed.
-pub(super) fn end_closed(hold: &Arc<Hold>) {
+/// Marks a hold lost and releases it, because its client has been closed.
+pub(super) fn lose_closed(hold: &Arc<Hold>) {
     if hold.lose(LostReason::Closed) {
         release_in_background(hold.clone());
     }
 }
 
-/// Makes sure that the store hears of the end, however long the caller lives.
+/// Releases a hold at the store from a task on the keeper, which outlives the caller.
 pub(super) fn release_in_background(hold: Arc<Hold>) {
     let engine = hold.engine.clone();
     let spawned = engine.tasks.spawn(async move {
-        let Err(error) = persist(&hold).await else {
+        let Err(error) = release_until_acknowledged(&hold).await else {
             return;
         };
-        let lock = &hold.spi.name;
+        let lock = &hold.store_hold.name;
         if error.kind() == ErrorKind::Closed {
             // The session has ended, and with it every hold.
             tracing::debug!(%error, %lock, "a hold ended with its session");
         } else if error.may_have_taken_effect() {
-            tracing::warn!(%error, %lock, "a hold runs out, unless it has been released");
+            tracing::warn!(%error, %lock, "a hold expires, unless it has been released");
         } else {
-            tracing::warn!(%error, %lock, "a hold runs out instead of being released");
+            tracing::warn!(%error, %lock, "a hold expires instead of being released");
         }
     });
     if let Err(error) = spawned {
-        tracing::error!(%error, "a hold runs out instead of being released");
+        tracing::error!(%error, "a hold expires instead of being released");
     }
 }
 
-fn step_down(tenure: &Tenure, now: BootTime) -> Left {
-    let hold = tenure.hold();
-    if may_hand_over(tenure, now) && hold.lane().is_some_and(|lane| lane.hand_over(tenure, now)) {
-        telemetry::handed_over(&hold.spi.name);
-        return Left::HandedOver;
+fn hand_over_or_release(local_hold: &LocalHold, now: BootTime) -> AfterUse {
+    let hold = local_hold.hold();
+    if may_hand_over(local_hold, now)
+        && hold
+            .local_queue()
+            .is_some_and(|local_queue| local_queue.hand_over(local_hold, now))
+    {
+        telemetry::handed_over(&hold.store_hold.name);
+        return AfterUse::HandedOver;
     }
-    match hold.begin_leaving() {
-        Ok(()) => Left::ToRelease,
-        Err(reason) => Left::Lost(reason),
+    match hold.begin_release() {
+        Ok(()) => AfterUse::ToRelease,
+        Err(reason) => AfterUse::Lost(reason),
     }
 }
 
-/// Whether the hold may stay in this process: within its bounds, and surely still ours. A hold that
-/// leaves room for others may not: its next token would be smaller than theirs, though they were
-/// granted before.
-fn may_hand_over(tenure: &Tenure, now: BootTime) -> bool {
-    let hold = tenure.hold();
+/// Whether the hold may pass to a local waiter: it is valid and within the bounds of
+/// [`HandOver`](super::HandOver). A hold of a part of the units must not: another client may hold the
+/// rest with a greater token, and the token of the next local holder would be smaller than that.
+fn may_hand_over(local_hold: &LocalHold, now: BootTime) -> bool {
+    let hold = local_hold.hold();
     let bounds = hold.engine.settings.hand_over;
-    let turns = u64::from(bounds.count).min(crate::token::MAX_LOCAL);
-    tenure.local() < turns
+    let max_hand_overs = u64::from(bounds.count).min(crate::token::MAX_LOCAL);
+    local_hold.local() < max_hand_overs
         && hold.units == hold.limit
-        && !tenure.sequencer_was_taken()
-        && now.since(hold.granted) < bounds.time
+        && !local_hold.sequencer_was_taken()
+        && now.since(hold.granted_at) < bounds.time
         && hold.is_valid_at(now)
 }
 
-/// One try in the caller's task, then as often as patience allows.
-async fn release_at_store(hold: &Arc<Hold>) -> Result<ReleaseReply> {
+/// Releases in the caller's task; retries until `Settings::patience` or the lease is over.
+async fn release_with_retries(hold: &Arc<Hold>) -> Result<ReleaseReply> {
     let engine = &hold.engine;
     let give_up = engine.clock.now() + engine.settings.patience.min(hold.lease);
     let mut tries = 0;
-    // Whether an earlier try may have released it.
-    let mut before = Effect::None;
+    // Whether an earlier try may have taken effect.
+    let mut earlier = Effect::None;
     loop {
-        match attempt(hold).await {
-            Ok(reply) => return Ok(judge(reply, before)),
+        match release_once(hold).await {
+            Ok(reply) => return Ok(interpret(reply, earlier)),
             Err(error) => {
                 if error.may_have_taken_effect() {
-                    before = Effect::Possible;
+                    earlier = Effect::Possible;
                 }
                 if !error.is_temporary() || engine.clock.now() >= give_up {
-                    return Err(error.with_effect(before));
+                    return Err(error.with_effect(earlier));
                 }
             }
         }
@@ -130,28 +134,28 @@ async fn release_at_store(hold: &Arc<Hold>) -> Result<ReleaseReply> {
 
 /// What the reply to a release means if an earlier try may have taken effect.
 ///
-/// The hold was valid when its holder gave it up, before the first try was sent. So it had not
-/// expired by then: if the store says that it has, it did so afterwards, and nothing was lost. A
-/// store that does not know the hold may have forgotten it *because* an earlier try has released it.
-/// "Released before" can be nothing else, since only its holder releases it. An eviction is a loss
-/// in any case: it can only hit a hold that no try has released, perhaps long before the first one.
-fn judge(reply: ReleaseReply, before: Effect) -> ReleaseReply {
+/// The hold was valid when the first try was sent. If the reply is:
+/// - expired: it expired after that, so nothing was lost.
+/// - forgotten: the store may have forgotten it *because* an earlier try has released it.
+/// - released: only an earlier try can have done that.
+/// - evicted: a loss. Only a hold that no try has released can be evicted, perhaps long before.
+fn interpret(reply: ReleaseReply, earlier: Effect) -> ReleaseReply {
     match reply {
         ReleaseReply::WasLost(
             LostReason::Expired | LostReason::Forgotten | LostReason::Released,
-        ) if before == Effect::Possible => ReleaseReply::Released,
+        ) if earlier == Effect::Possible => ReleaseReply::Released,
         definite => definite,
     }
 }
 
-/// Tries until the store has answered, or for long enough that the hold must have ended there by itself.
-async fn persist(hold: &Arc<Hold>) -> Result<()> {
+/// Retries until the store has replied, or until the hold must have expired there.
+async fn release_until_acknowledged(hold: &Arc<Hold>) -> Result<()> {
     let engine = &hold.engine;
-    let give_up = engine.clock.now() + insist_for(hold.lease);
+    let give_up = engine.clock.now() + retry_for(hold.lease);
     let mut tries = 0;
     let mut effect = Effect::None;
     loop {
-        let error = match attempt(hold).await {
+        let error = match release_once(hold).await {
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
@@ -159,7 +163,7 @@ async fn persist(hold: &Arc<Hold>) -> Result<()> {
             effect = Effect::Possible;
         }
         if !error.is_temporary() || engine.clock.now() >= give_up {
-            hold.finish_leaving();
+            hold.finish_release();
             return Err(error.with_effect(effect));
         }
         tries += 1;
@@ -167,13 +171,18 @@ async fn persist(hold: &Arc<Hold>) -> Result<()> {
     }
 }
 
-async fn attempt(hold: &Arc<Hold>) -> Result<ReleaseReply> {
+async fn release_once(hold: &Arc<Hold>) -> Result<ReleaseReply> {
     let engine = &hold.engine;
-    let patience = valid_for(hold.lease).min(engine.settings.patience);
-    let reply = patient(&engine.clock, patience, engine.store.release(&hold.spi)).await;
+    let timeout = valid_for(hold.lease).min(engine.settings.patience);
+    let reply = with_timeout(
+        &engine.clock,
+        timeout,
+        engine.store.release(&hold.store_hold),
+    )
+    .await;
     match reply {
         Some(Ok(reply)) => {
-            hold.finish_leaving();
+            hold.finish_release();
             Ok(reply)
         }
         Some(Err(error)) => Err(error),
@@ -185,12 +194,16 @@ async fn attempt(hold: &Arc<Hold>) -> Result<ReleaseReply> {
     }
 }
 
-/// A release that nobody may be waiting for any more.
-struct Unfinished(Option<Arc<Hold>>);
+/// Continues an unfinished release in the background if its caller is dropped.
+struct ReleaseOnDrop(Option<Arc<Hold>>);
 
-impl Drop for Unfinished {
+impl Drop for ReleaseOnDrop {
     fn drop(&mut self) {
-        if let Some(hold) = self.0.take().filter(|hold| hold.phase() == Phase::Leaving) {
+        if let Some(hold) = self
+            .0
+            .take()
+            .filter(|hold| hold.phase() == Phase::Releasing)
+        {
             release_in_background(hold);
         }
     }
@@ -204,10 +217,10 @@ mod tests {
     fn a_release_that_may_have_taken_effect_is_not_a_loss() {
         use LostReason::{Evicted, Expired, Forgotten, Released};
         let lost = [Evicted, Expired, Forgotten, Released].map(ReleaseReply::WasLost);
-        // The first answer is definite.
-        assert_eq!(lost.map(|reply| judge(reply, Effect::None)), lost);
-        let held = lost.map(|reply| judge(reply, Effect::Possible).was_held());
+        // A first reply is definite.
+        assert_eq!(lost.map(|reply| interpret(reply, Effect::None)), lost);
+        let held = lost.map(|reply| interpret(reply, Effect::Possible).was_held());
         assert_eq!(held, [false, true, true, true]);
-        assert!(judge(ReleaseReply::Released, Effect::Possible).was_held());
+        assert!(interpret(ReleaseReply::Released, Effect::Possible).was_held());
     }
 }

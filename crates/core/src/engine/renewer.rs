@@ -1,8 +1,8 @@
-//! The renewal schedule of all holds of a client.
+//! Renewal schedule of all holds of a client.
 //!
-//! One task on the keeper sleeps until the first hold is due, takes all that are due about then
-//! into one batch, and sends the batch as a task of its own: a store that hangs delays neither the
-//! other batches nor the watch on deadlines.
+//! One task on the keeper sleeps until the first hold is due and puts all holds that are due about then
+//! into one batch. Each batch is a task of its own: a slow store delays neither the other batches nor
+//! the checks of deadlines.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,30 +11,30 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::settings::renew_after;
-use super::{Engine, Hold, extend, leave};
+use super::{Engine, Hold, release, renewal_batch};
 use crate::BootTime;
 use crate::store::{Doubt, Doubts};
 
-/// A place in the schedule.
+/// Key of a hold in the schedule: when it is due, and a unique number.
 pub(crate) type DueKey = (BootTime, u64);
 
-/// The most holds in one request.
-const BATCH: usize = 1000;
+/// Largest number of holds in one request.
+const MAX_BATCH: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Renewer {
-    schedule: Mutex<Schedule>,
+    state: Mutex<State>,
     changed: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Schedule {
+struct State {
     due: BTreeMap<DueKey, Arc<Hold>>,
     next_id: u64,
-    /// When the task will look next; `None` while it waits for a change.
-    armed: Option<BootTime>,
+    /// When the task wakes next; `None` while it waits for a change.
+    next_wake: Option<BootTime>,
     running: bool,
-    /// Set by `close`: what is scheduled from then on is lost.
+    /// Set by `close`: a hold that is scheduled later is lost.
     closed: bool,
     stopped: bool,
 }
@@ -42,30 +42,30 @@ struct Schedule {
 impl Renewer {
     /// Schedules a new hold whose claim was sent at `sent`.
     pub(super) fn add(&self, hold: &Arc<Hold>, sent: BootTime) {
-        self.put(hold, sent + renew_after(hold.lease));
+        self.schedule_at(hold, sent + renew_after(hold.lease));
     }
 
-    pub(super) fn put(&self, hold: &Arc<Hold>, due: BootTime) {
-        let mut schedule = self.lock();
-        if schedule.closed {
-            drop(schedule);
-            return leave::end_closed(hold);
+    /// Schedules a hold, in place of its earlier entry.
+    pub(super) fn schedule_at(&self, hold: &Arc<Hold>, due: BootTime) {
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
+            return release::lose_closed(hold);
         }
-        let Some(due) = schedule.place(hold, due) else {
+        let Some(due) = state.insert(hold, due) else {
             return;
         };
-        if schedule.armed.is_none_or(|armed| due < armed) {
-            schedule.armed = Some(due);
+        if state.next_wake.is_none_or(|next_wake| due < next_wake) {
+            state.next_wake = Some(due);
             self.changed.notify_one();
         }
-        if !schedule.running && !schedule.stopped {
-            schedule.running = true;
+        if !state.running && !state.stopped {
+            state.running = true;
             let doubts = hold.engine.store.doubts();
             let task = run(Arc::downgrade(&hold.engine), self.changed.clone(), doubts);
             if let Err(error) = crate::keeper::spawn(task) {
-                // Validity does not depend on it: the hold runs out at its deadline. The next hold
-                // tries again.
-                schedule.running = false;
+                // The hold stays valid until its deadline. The next hold that is scheduled tries again.
+                state.running = false;
                 tracing::error!(%error, "holds cannot be renewed");
             }
         }
@@ -78,29 +78,32 @@ impl Renewer {
         }
     }
 
-    /// All holds that are renewed.
+    /// All scheduled holds.
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
         self.lock().due.values().cloned().collect()
     }
 
-    /// Schedules nothing any more, and returns what is scheduled: all holds that are valid.
+    /// Refuses further holds and returns the scheduled ones: all valid holds of the client.
     pub(super) fn close(&self) -> Vec<Arc<Hold>> {
-        let mut schedule = self.lock();
-        schedule.closed = true;
-        schedule.due.values().cloned().collect()
+        let mut state = self.lock();
+        state.closed = true;
+        state.due.values().cloned().collect()
     }
 
-    /// The store doubts holds: they are suspect from now on, and due for a renewal, which tells.
-    fn doubt(&self, doubt: &Doubt, now: BootTime) {
-        let mut doubted = self.holds();
-        doubted.retain(|hold| doubt.is_about(hold.spi.request));
-        if doubted.is_empty() {
+    /// The store suspects that holds have ended: they are renewed at once, to find out.
+    fn suspect(&self, doubt: &Doubt, now: BootTime) {
+        let mut suspects = self.holds();
+        suspects.retain(|hold| doubt.is_about(hold.store_hold.request));
+        if suspects.is_empty() {
             return;
         }
-        tracing::warn!(holds = doubted.len(), "the store doubts holds");
-        for hold in doubted {
-            hold.suspect();
-            self.put(&hold, now);
+        tracing::warn!(
+            holds = suspects.len(),
+            "the store suspects that holds have ended"
+        );
+        for hold in suspects {
+            hold.mark_suspect();
+            self.schedule_at(&hold, now);
         }
     }
 
@@ -109,14 +112,14 @@ impl Renewer {
         self.changed.notify_one();
     }
 
-    /// What is due at `now`, and when to look again. Each hold that is due gets its next place in the
-    /// same step, so that its deadline stays watched, and `close` finds it.
+    /// The holds that are due at `now`, and when to wake next. In the same step each of these is scheduled
+    /// again, so that its deadline is still checked and `close` finds it.
     fn take_due(&self, now: BootTime) -> (Vec<Arc<Hold>>, Option<BootTime>) {
-        let mut schedule = self.lock();
+        let mut state = self.lock();
         let mut taken = Vec::new();
-        while let Some(entry) = schedule.due.first_entry() {
-            // A little early is fine, and makes batches of holds that were granted in a row. After
-            // a failure it is not: the pause is there to spare a store that cannot be reached.
+        while let Some(entry) = state.due.first_entry() {
+            // Healthy holds may be renewed a little early, which makes larger batches. After a failure
+            // they may not: the backoff spares a store that cannot be reached.
             let early = match entry.get().is_suspect() {
                 true => Duration::ZERO,
                 false => entry.get().lease / 12,
@@ -127,15 +130,15 @@ impl Renewer {
             taken.push(entry.remove());
         }
         for hold in &taken {
-            schedule.place(hold, now + renew_after(hold.lease));
+            state.insert(hold, now + renew_after(hold.lease));
         }
-        // With nothing left, the moment that was set before stays: else each hold of a client that
-        // takes and releases one lock at a time would wake this task up.
-        let next = match schedule.due.first_key_value() {
+        // If the schedule is empty, the wake that was set before stays. Otherwise a client that takes
+        // and releases one lock at a time would wake this task for each hold.
+        let next = match state.due.first_key_value() {
             Some((key, _)) => Some(key.0),
-            None => schedule.armed.filter(|armed| *armed > now),
+            None => state.next_wake.filter(|next_wake| *next_wake > now),
         };
-        schedule.armed = next;
+        state.next_wake = next;
         (taken, next)
     }
 
@@ -143,14 +146,14 @@ impl Renewer {
         self.lock().stopped
     }
 
-    fn lock(&self) -> MutexGuard<'_, Schedule> {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Schedule {
-    /// Gives a hold its place, in place of an earlier one; `None` when the hold has ended.
-    fn place(&mut self, hold: &Arc<Hold>, due: BootTime) -> Option<BootTime> {
+impl State {
+    /// Schedules a hold at the latest at its deadline; `None` if the hold has ended.
+    fn insert(&mut self, hold: &Arc<Hold>, due: BootTime) -> Option<BootTime> {
         let due = hold.deadline().map_or(due, |deadline| due.min(deadline));
         self.next_id += 1;
         let key = (due, self.next_id);
@@ -162,9 +165,10 @@ impl Schedule {
     }
 }
 
-/// The task: it holds the engine only while it works, so that a dropped client can go.
+/// The task. It keeps no strong reference to the engine while it sleeps, so that a client can be
+/// dropped.
 async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
-    let mut listening = true;
+    let mut subscribed = true;
     loop {
         let Some(strong) = engine.upgrade() else {
             return;
@@ -174,14 +178,15 @@ async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
         }
         let now = strong.clock.now();
         let (due, next) = strong.renewer.take_due(now);
-        // What failed before is tried apart from what is well: if it fails again, it fails alone.
-        let (suspect, well): (Vec<_>, Vec<_>) = due.iter().cloned().partition(|h| h.is_suspect());
-        for batch in well.chunks(BATCH).chain(suspect.chunks(BATCH)) {
-            extend::start(&strong, batch);
+        // Suspect holds get batches of their own: if they fail again, the others are not affected.
+        let (suspect, healthy): (Vec<_>, Vec<_>) =
+            due.iter().cloned().partition(|h| h.is_suspect());
+        for batch in healthy.chunks(MAX_BATCH).chain(suspect.chunks(MAX_BATCH)) {
+            renewal_batch::start(&strong, batch);
         }
         let clock = strong.clock.clone();
-        // What `extend` moved may be due before `next`; then `changed` has been notified.
-        drop((strong, due, well, suspect));
+        // If a batch has moved a hold to before `next`, `changed` has been notified.
+        drop((strong, due, healthy, suspect));
         let due = async {
             match next {
                 Some(next) => clock.sleep_until(next).await,
@@ -192,10 +197,10 @@ async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
             biased;
             () = changed.notified() => {}
             () = due => {}
-            doubt = doubts.next(), if listening => match (doubt, engine.upgrade()) {
-                (Some(doubt), Some(engine)) => engine.renewer.doubt(&doubt, clock.now()),
-                // The store tells no more; renewals go on without.
-                _ => listening = false,
+            doubt = doubts.next(), if subscribed => match (doubt, engine.upgrade()) {
+                (Some(doubt), Some(engine)) => engine.renewer.suspect(&doubt, clock.now()),
+                // The stream has ended; renewals go on without it.
+                _ => subscribed = false,
             },
         }
     }

@@ -1,73 +1,74 @@
-//! The end of a run: everybody comes to an end, nothing is left, and nothing comes back.
+//! The end of a run: every call ends, nothing is left behind, and late copies change nothing.
 
 use std::time::Duration;
 
 use super::run::Run;
 
 impl Run {
-    /// Lets the users end what they do: none may wait for ever.
-    pub(super) fn let_users_end(&mut self) {
-        let bound = self.server.now() + self.lab.plan.users_within();
-        while self.tasks.has_callers() && self.goes_on() {
+    /// Runs until all users have ended: none may wait for ever.
+    pub(super) fn finish_users(&mut self) {
+        let bound = self.server_clock.now() + self.harness.plan.users_within();
+        while self.tasks.has_callers() && self.is_ok() {
             let stuck = match self.step(false) {
                 false => "nothing will ever wake them",
-                true if self.server.now() > bound => "nothing is disturbed any more",
+                true if self.server_clock.now() > bound => "nothing is disturbed any more",
                 true => continue,
             };
             let callers = self.tasks.callers().join(", ");
-            let left = self.lab.left_behind().join("; ");
-            self.lab.violated(format!(
-                "these wait for ever, though {stuck}: {callers} ({left})"
+            let left = self.harness.left_behind().join("; ");
+            self.harness.violated(format!(
+                "these calls wait for ever, though {stuck}: {callers} ({left})"
             ));
         }
     }
 
-    /// Lets everything come to rest: nothing may be left at the store nor in an engine.
-    pub(super) fn let_it_get_quiet(&mut self, when: &str) {
-        let bound = self.server.now() + self.lab.plan.quiet_within();
+    /// Runs until nothing is left to do: no claim may be left at the store or in an engine.
+    pub(super) fn run_until_idle(&mut self, when: &str) {
+        let bound = self.server_clock.now() + self.harness.plan.idle_within();
         loop {
-            let busy = !self.tasks.ready().is_empty() || self.has_flights();
-            if !busy && self.lab.left_behind().is_empty() {
+            let busy = !self.tasks.ready().is_empty() || self.has_messages();
+            if !busy && self.harness.left_behind().is_empty() {
                 return;
             }
-            let ended = !self.step(false) || self.server.now() > bound;
-            if !self.goes_on() {
+            let ended = !self.step(false) || self.server_clock.now() > bound;
+            if !self.is_ok() {
                 return;
             }
             if ended {
                 break;
             }
         }
-        let left = self.lab.left_behind();
-        if !left.is_empty() && !self.is_excused() {
+        let left = self.harness.left_behind();
+        if !left.is_empty() && !self.may_leave_leases() {
             let left = left.join("; ");
-            self.lab.violated(format!("left behind {when}: {left}"));
+            self.harness.violated(format!("left behind {when}: {left}"));
         }
     }
 
-    /// A client that was closed while it could not reach the store leaves its leases to run out;
-    /// so does one that could not start its background work.
-    fn is_excused(&self) -> bool {
-        let plan = &self.lab.plan;
-        let net = self.lab.net.state();
-        let mut sides = self.lab.sides.iter().zip(&net.clients);
-        plan.refusals > 0 || sides.any(|(side, at)| side.closing.get() && at.trouble.is_some())
+    /// If a client was closed while it could not reach the store, or could not start its background
+    /// work, its leases are left to expire.
+    fn may_leave_leases(&self) -> bool {
+        let plan = &self.harness.plan;
+        let net = self.harness.net.state();
+        let mut clients = self.harness.clients.iter().zip(&net.clients);
+        plan.refusals > 0
+            || clients.any(|(client, link)| client.closing.get() && link.trouble.is_some())
     }
 
-    fn has_flights(&self) -> bool {
-        self.lab
+    fn has_messages(&self) -> bool {
+        self.harness
             .net
             .state()
-            .flights
+            .messages
             .iter()
-            .any(|flight| !flight.late)
+            .any(|message| !message.late)
     }
 
-    /// What is still under way arrives now, one after the other, some time later: it must change
+    /// Delivers the messages that are still under way, one by one, some time later: they must change
     /// nothing.
-    pub(super) fn late_copies(&mut self) {
-        while self.goes_on() {
-            let late = self.lab.net.state().flights.len();
+    pub(super) fn deliver_late_copies(&mut self) {
+        while self.is_ok() {
+            let late = self.harness.net.state().messages.len();
             if late == 0 {
                 return;
             }
@@ -75,9 +76,9 @@ impl Run {
             let seconds = [0, 1, 20][self.below(3)];
             self.advance(Duration::from_secs(seconds), false);
             self.arrive(at, false);
-            self.lab.check();
-            if self.goes_on() {
-                self.let_it_get_quiet("after a late copy");
+            self.harness.check();
+            if self.is_ok() {
+                self.run_until_idle("after a late copy");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Lower bound on when a pushed grant can have been issued; its lease counts from there.
+//! From when the lease of a pushed grant counts.
 
 use std::time::Duration;
 

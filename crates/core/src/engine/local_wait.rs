@@ -1,4 +1,4 @@
-//! A caller's place in a local queue.
+//! Waiting in a local queue.
 
 use std::sync::{Arc, MutexGuard};
 

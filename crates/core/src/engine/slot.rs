@@ -1,4 +1,4 @@
-//! The right to one claim at the store.
+//! Slots: the limit on claims at the store.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Owner;
-use crate::engine::{Ask, Engine, LaneKey};
+use crate::engine::{ClaimRequest, ClaimSpec, Engine};
 use crate::store::Terms;
 use crate::{Error, Name, OwnerId, Result};
 
@@ -29,7 +29,7 @@ impl Options {
         units: u32,
         limit: u32,
         owner: OwnerId,
-    ) -> Result<Ask> {
+    ) -> Result<ClaimRequest> {
         let lease = self.lease.unwrap_or(crate::engine::DEFAULT_LEASE);
         engine.layer.check_terms(&Terms {
             name,
@@ -46,8 +46,8 @@ impl Options {
             return Err(engine.explain(error, name));
         }
         let step = engine.store.info().limits.lease_step;
-        Ok(Ask {
-            key: LaneKey {
+        Ok(ClaimRequest {
+            spec: ClaimSpec {
                 name: name.clone(),
                 units,
                 limit,

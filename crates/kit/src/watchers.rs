@@ -92,16 +92,8 @@ mod tests {
     use super::*;
 
     fn event(name: &str) -> Event {
-        Event {
-            kind: EventKind::Granted,
-            name: Name::new(name).unwrap(),
-            owner: OwnerId::new("me"),
-            host: String::new(),
-            pid: 1,
-            label: None,
-            token: None,
-            value: None,
-        }
+        let owner = OwnerId::new("me");
+        Event::new(EventKind::Granted, Name::new(name).unwrap(), owner)
     }
 
     #[tokio::test]

@@ -32,8 +32,8 @@ use std::sync::Arc;
 pub(crate) use acquire::How;
 pub(crate) use hold::Hold;
 pub(crate) use lane::{Lane, LaneKey};
-pub(crate) use settings::{DEFAULT_LEASE, backoff, patient};
-pub use settings::{HandOver, Settings, valid_for};
+pub use settings::{DEFAULT_LEASE, HandOver, renew_after, valid_for};
+pub(crate) use settings::{Settings, backoff, patient};
 pub use tenure::Status;
 pub(crate) use tenure::Tenure;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::time::Clock;
 
-/// The default lease.
-pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+/// The lease of a lock that sets none.
+pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 /// How a hold passes between tasks of one process without a word to the store.
 ///
@@ -16,11 +16,11 @@ pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 /// that are as long as their queues, and nobody waits for much more than all who are before them.
 ///
 /// ```
-/// use clinch_core::HandOver;
-/// assert!(HandOver::default().count > 0);
-/// assert_eq!(HandOver::OFF.count, 0);
+/// let mut few = clinch::HandOver::default();
+/// few.count = 3;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HandOver {
     /// The most hand-overs of one grant; at most 4095 are possible.
     pub count: u32,
@@ -50,18 +50,12 @@ impl Default for HandOver {
 }
 
 /// How a client behaves.
-///
-/// ```
-/// use clinch_core::{HandOver, Settings};
-/// let settings = Settings { hand_over: HandOver::OFF, ..Settings::default() };
-/// assert_eq!(settings.patience.as_secs(), 10);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// For how long a claim goes on while the store cannot be reached, before it is an error.
-    pub patience: Duration,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// How long a claim is retried while the store cannot be reached.
+    pub(crate) patience: Duration,
     /// Hand-over inside the process.
-    pub hand_over: HandOver,
+    pub(crate) hand_over: HandOver,
 }
 
 impl Default for Settings {
@@ -79,7 +73,7 @@ impl Default for Settings {
 ///
 /// ```
 /// use std::time::Duration;
-/// assert_eq!(clinch_core::valid_for(Duration::from_secs(10)), Duration::from_millis(9_890));
+/// assert_eq!(clinch::valid_for(Duration::from_secs(10)), Duration::from_millis(9_890));
 /// ```
 pub fn valid_for(lease: Duration) -> Duration {
     let drift = lease / 100;
@@ -87,8 +81,14 @@ pub fn valid_for(lease: Duration) -> Duration {
     lease.saturating_sub(drift + slack)
 }
 
-/// When a hold is renewed, counted from the last acknowledged send.
-pub(super) fn renew_after(lease: Duration) -> Duration {
+/// When a hold is renewed, counted from when its last acknowledged request was sent: after a third of
+/// the lease.
+///
+/// ```
+/// let lease = clinch::DEFAULT_LEASE;
+/// assert!(clinch::renew_after(lease) * 2 < clinch::valid_for(lease)); // one renewal may fail
+/// ```
+pub fn renew_after(lease: Duration) -> Duration {
     lease / 3
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use clinch::store::{
     Claim, ClaimReply, Doubts, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
-    RenewReply, Renewal, Store, StoreInfo, Wakes,
+    RenewReply, Renewal, RequestId, Store, StoreInfo, Wakes,
 };
-use clinch::{Error, Name, RequestId, Result};
+use clinch::{Error, Name, Result};
 
 use crate::history::{Answer, Call, CallKind, Event, Recorder, now};
 

@@ -19,7 +19,8 @@
 //! # Ok::<_, clinch::Error>(()) }).unwrap();
 //! ```
 
-// The contract is a list of names in its own crate.
+// The contract, which is a list of names in its own crate. It includes views, events and store
+// information, which are at the root as well.
 pub use clinch_core::store::*;
 #[cfg(any(
     feature = "mysql-tls",
@@ -31,11 +32,4 @@ pub use clinch_core::{
     ClientInfo, ClinchBuilder, Identity, LOCAL_BITS, MAX_LOCAL, MAX_SEQ, RequestId, Sleep,
     StoreUrl, TlsFiles, check_namespace, format_duration, keeper, machine, memory, parse_duration,
     percent_decode, sequence_micros,
-};
-
-#[doc(no_inline)]
-pub use crate::{
-    Capabilities, Capability, Ending, Event, EventKind, Events, Evicted, Finding, Freshness,
-    Guarantees, Limits, LockView, LostReason, PartyView, Predecessor, ReleaseReply, Severity,
-    StoreInfo,
 };

@@ -173,14 +173,9 @@ async fn a_hold_stays_for_one_round_of_those_who_wait() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_tasks_exclude_each_other_and_tokens_rise() {
-    for bounds in [
-        HandOver::default(),
-        HandOver::OFF,
-        HandOver {
-            count: 3,
-            ..HandOver::default()
-        },
-    ] {
+    let mut few = HandOver::default();
+    few.count = 3;
+    for bounds in [HandOver::default(), HandOver::OFF, few] {
         let context = context(Clock::boot());
         let store = Arc::new(MemoryStore::new(context.clone()));
         let clinch = Clinch::builder(store, context).hand_over(bounds).build();
@@ -715,8 +710,12 @@ async fn run_stops_the_work_when_the_lock_is_evicted() {
     let guard = clinch.lock("a").lease(ms(1500)).acquire().await.unwrap();
     let broken = clinch.evict("a", Some(guard.token())).await.unwrap();
     assert_eq!(broken.seqs, [guard.token().seq()]);
-    let outcome = guard.run(std::future::pending::<()>()).await;
+    let outcome = guard.run_until_lost(std::future::pending::<()>()).await;
     assert_eq!(outcome, Err(LostReason::Evicted));
+    let work = std::future::pending::<clinch_core::Result<()>>();
+    let error = guard.run(work).await.unwrap_err();
+    assert_eq!(error.lost_reason(), Some(LostReason::Evicted));
+    assert_eq!((error.kind(), error.name()), (ErrorKind::Lost, Some("a")));
     let next = clinch.lock("a").acquire().await.unwrap();
     assert_eq!(next.predecessor().unwrap().ending, Ending::Evicted);
 }

@@ -21,7 +21,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Checks everything, before any I/O, and makes the engine's form of it.
+    /// Checks every option, before any I/O, and makes the engine's request.
     pub(super) fn ask(
         &self,
         engine: &Engine,
@@ -42,7 +42,7 @@ impl Options {
             fair: self.fair,
         })?;
         if self.max_hold.is_some_and(|span| span.is_zero()) {
-            let error = Error::invalid("a longest hold of zero leaves no time at all");
+            let error = Error::invalid("a longest hold of zero leaves no time for work");
             return Err(engine.explain(error, name));
         }
         let step = engine.store.info().limits.lease_step;
@@ -76,17 +76,17 @@ fn round_up(lease: Duration, step: Duration) -> Duration {
 /// Writes the option setters once for every primitive that has an `options` field.
 macro_rules! option_setters {
     () => {
-        /// How long the hold lives without renewal (30 s unless said). It is renewed at a third of
-        /// it; a shorter lease is noticed sooner after a crash, a longer one rides out longer stalls.
+        /// How long the hold lives without renewal; [`DEFAULT_LEASE`](crate::DEFAULT_LEASE) by default.
+        /// It is renewed after a third of the lease. With a shorter lease a crash is noticed sooner; with
+        /// a longer one the hold survives longer stalls.
         ///
         /// ```
-        /// # async fn demo() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::Clinch::memory();
+        /// # clinch::blocking::block_on(async {
+        /// # let clinch = clinch::Clinch::memory();
         /// use std::time::Duration;
         /// let guard = clinch.lock("a").lease(Duration::from_secs(5)).acquire().await?;
         /// assert!(guard.remaining() < Duration::from_secs(5)); // less the margin for clocks
-        /// # Ok(()) }
-        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// # Ok::<_, clinch::Error>(()) }).unwrap();
         /// ```
         #[must_use]
         pub fn lease(mut self, lease: std::time::Duration) -> Self {
@@ -94,18 +94,17 @@ macro_rules! option_setters {
             self
         }
 
-        /// After an *unclean* end of this hold (expired, evicted, crashed): the time during which
-        /// nobody else is granted, so that work still under way can land. None after a release.
+        /// How long no other client is granted the name after an *unclean* end of this hold (expired,
+        /// evicted, crashed), so that work still under way can complete. Does not apply to a release.
         ///
         /// ```
-        /// # async fn demo() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::Clinch::memory();
+        /// # clinch::blocking::block_on(async {
+        /// # let clinch = clinch::Clinch::memory();
         /// let lock = clinch.lock("a").lock_delay(std::time::Duration::from_secs(10));
         /// let guard = lock.acquire().await?;
         /// clinch.evict("a", None).await?;
         /// assert!(lock.try_acquire().await?.is_none()); // not yet
-        /// # Ok(()) }
-        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// # Ok::<_, clinch::Error>(()) }).unwrap();
         /// ```
         #[must_use]
         pub fn lock_delay(mut self, delay: std::time::Duration) -> Self {
@@ -113,17 +112,16 @@ macro_rules! option_setters {
             self
         }
 
-        /// The longest time that one guard holds it: then it is lost with
-        /// [`LostReason::MaxHold`](crate::LostReason), whatever its holder does.
+        /// The longest time that one guard holds it; then it is lost with
+        /// [`LostReason::MaxHold`](crate::LostReason), even if it was renewed.
         ///
         /// ```
-        /// # async fn demo() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::Clinch::memory();
+        /// # clinch::blocking::block_on(async {
+        /// # let clinch = clinch::Clinch::memory();
         /// use std::time::Duration;
         /// let guard = clinch.lock("a").max_hold(Duration::from_millis(20)).acquire().await?;
-        /// assert_eq!(guard.lost().await, clinch_core::LostReason::MaxHold);
-        /// # Ok(()) }
-        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// assert_eq!(guard.lost().await, clinch::LostReason::MaxHold);
+        /// # Ok::<_, clinch::Error>(()) }).unwrap();
         /// ```
         #[must_use]
         pub fn max_hold(mut self, span: std::time::Duration) -> Self {
@@ -131,18 +129,17 @@ macro_rules! option_setters {
             self
         }
 
-        /// Strict FIFO across processes: each claim queues at the store by itself, and no hold is
-        /// handed over inside the process.
+        /// Strict FIFO across processes: each claim queues at the store, and no hold is handed over
+        /// inside the process.
         ///
         /// ```
-        /// # async fn demo() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::Clinch::memory();
+        /// # clinch::blocking::block_on(async {
+        /// # let clinch = clinch::Clinch::memory();
         /// let lock = clinch.lock("a").fair();
         /// let first = lock.acquire().await?;
         /// let (second, _) = tokio::join!(lock.acquire(), first.release());
-        /// assert_eq!(second?.token().local(), 0); // a grant of the store, not handed over
-        /// # Ok(()) }
-        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// assert_eq!(second?.token().local(), 0); // granted by the store, not handed over
+        /// # Ok::<_, clinch::Error>(()) }).unwrap();
         /// ```
         #[must_use]
         pub fn fair(mut self) -> Self {
@@ -150,16 +147,15 @@ macro_rules! option_setters {
             self
         }
 
-        /// A word for people, shown by `clinch list`.
+        /// A description for people, shown by `clinch list`.
         ///
         /// ```
-        /// # async fn demo() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::Clinch::memory();
+        /// # clinch::blocking::block_on(async {
+        /// # let clinch = clinch::Clinch::memory();
         /// let guard = clinch.lock("a").label("nightly job").acquire().await?;
         /// let seen = clinch.inspect("a").await?.unwrap();
         /// assert_eq!(seen.holders[0].label.as_deref(), Some("nightly job"));
-        /// # Ok(()) }
-        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// # Ok::<_, clinch::Error>(()) }).unwrap();
         /// ```
         #[must_use]
         pub fn label(mut self, label: impl Into<std::sync::Arc<str>>) -> Self {

@@ -40,8 +40,8 @@ pub(crate) use hold::Hold;
 pub(crate) use local_hold::LocalHold;
 pub use local_hold::Status;
 pub(crate) use local_queue::{ClaimSpec, LocalQueue};
-pub(crate) use settings::{DEFAULT_LEASE, backoff, with_timeout};
-pub use settings::{HandOver, Settings, valid_for};
+pub use settings::{DEFAULT_LEASE, HandOver, renew_after, valid_for};
+pub(crate) use settings::{Settings, backoff, with_timeout};
 
 use crate::store::{Admin, Claim, Layer, OpenContext, Operations, StoreInfo};
 use crate::{Clock, Error, Identity, LostReason, Name, OwnerId};

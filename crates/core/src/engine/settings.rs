@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::BootTime;
 use crate::time::Clock;
 
-/// The default lease.
-pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+/// The lease of a lock that sets none.
+pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 /// Bounds on passing a hold between tasks of one process without a request to the store.
 ///
@@ -18,11 +18,11 @@ pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 /// claims ahead of it.
 ///
 /// ```
-/// use clinch_core::HandOver;
-/// assert!(HandOver::default().count > 0);
-/// assert_eq!(HandOver::OFF.count, 0);
+/// let mut few = clinch::HandOver::default();
+/// few.count = 3;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HandOver {
     /// The most hand-overs of one grant; at most 4095 are possible.
     pub count: u32,
@@ -52,19 +52,13 @@ impl Default for HandOver {
     }
 }
 
-/// Settings of a client.
-///
-/// ```
-/// use clinch_core::{HandOver, Settings};
-/// let settings = Settings { hand_over: HandOver::OFF, ..Settings::default() };
-/// assert_eq!(settings.patience.as_secs(), 10);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// While the store cannot be reached, a claim is retried for this long before it fails.
-    pub patience: Duration,
+/// How a client behaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// How long a claim is retried while the store cannot be reached.
+    pub(crate) patience: Duration,
     /// Hand-over inside the process.
-    pub hand_over: HandOver,
+    pub(crate) hand_over: HandOver,
 }
 
 impl Default for Settings {
@@ -82,7 +76,7 @@ impl Default for Settings {
 ///
 /// ```
 /// use std::time::Duration;
-/// assert_eq!(clinch_core::valid_for(Duration::from_secs(10)), Duration::from_millis(9_890));
+/// assert_eq!(clinch::valid_for(Duration::from_secs(10)), Duration::from_millis(9_890));
 /// ```
 pub fn valid_for(lease: Duration) -> Duration {
     let drift = lease / 100;
@@ -95,8 +89,14 @@ pub(super) fn still_valid(sent: BootTime, lease: Duration, now: BootTime) -> boo
     now < sent + valid_for(lease)
 }
 
-/// When a hold is renewed, counted from the last acknowledged send.
-pub(super) fn renew_after(lease: Duration) -> Duration {
+/// When a hold is renewed, counted from when its last acknowledged request was sent: after a third of
+/// the lease.
+///
+/// ```
+/// let lease = clinch::DEFAULT_LEASE;
+/// assert!(clinch::renew_after(lease) * 2 < clinch::valid_for(lease)); // one renewal may fail
+/// ```
+pub fn renew_after(lease: Duration) -> Duration {
     lease / 3
 }
 

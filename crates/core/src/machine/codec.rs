@@ -240,11 +240,7 @@ impl<'a> Decoder<'a> {
             ticket: self.number()?,
             request: self.request()?,
             owner: self.owner()?,
-            client: Arc::new(ClientInfo {
-                id: self.client()?,
-                host: self.text()?.to_owned(),
-                pid: self.small()?,
-            }),
+            client: Arc::new(ClientInfo::new(self.client()?, self.text()?, self.small()?)),
             units: self.small()?,
             limit: self.small()?,
             lease: self.span()?,

@@ -122,8 +122,8 @@ impl Layer {
             return Err(error.with_advice(most));
         }
         if units == 0 {
-            let error = Error::invalid("zero permits were asked for");
-            return Err(error.with_advice("ask for at least one"));
+            let error = Error::invalid("zero permits were requested");
+            return Err(error.with_advice("request at least one"));
         }
         if limit == 0 {
             let error = Error::invalid("a semaphore has zero permits");
@@ -131,8 +131,8 @@ impl Layer {
         }
         if units > limit {
             let error =
-                Error::invalid(format!("{units} permits were asked for, of {limit} in all"));
-            return Err(error.with_advice(format!("ask for 1 to {limit}")));
+                Error::invalid(format!("{units} permits were requested, of {limit} in all"));
+            return Err(error.with_advice(format!("request 1 to {limit}")));
         }
         if terms.lock_delay > MAX_LOCK_DELAY {
             let delay = text(terms.lock_delay);

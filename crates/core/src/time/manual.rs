@@ -10,17 +10,16 @@ use super::timers::{Alarm, Timers};
 /// Handle that advances a manual clock. See [`Clock::manual`](super::Clock::manual).
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// use clinch_core::{Clinch, Clock, memory::MemoryStore};
+/// # clinch::blocking::block_on(async {
+/// use clinch::{Clinch, Clock, store::memory::MemoryStore};
 /// use std::{sync::Arc, time::Duration};
 /// let (clock, hand) = Clock::manual();
-/// let context = clinch_core::store::OpenContext { clock, ..Clinch::context("app")? };
+/// let context = clinch::store::OpenContext { clock, ..Clinch::context("app")? };
 /// let clinch = Clinch::builder(Arc::new(MemoryStore::new(context.clone())), context).build();
 /// let guard = clinch.lock("a").lease(Duration::from_secs(5)).acquire().await?;
 /// hand.advance(Duration::from_secs(6)); // the process was suspended, say
 /// assert!(!guard.is_valid());
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug)]
 pub struct ManualClock {

@@ -23,7 +23,7 @@ pub use wall::sequence_micros;
 /// A moment on the boot clock.
 ///
 /// ```
-/// use clinch_core::Clock;
+/// use clinch::Clock;
 /// use std::time::Duration;
 /// let clock = Clock::boot();
 /// let later = clock.now() + Duration::from_secs(1);
@@ -46,7 +46,7 @@ impl BootTime {
     /// Time since `earlier`; zero if `earlier` is later.
     ///
     /// ```
-    /// use clinch_core::BootTime;
+    /// use clinch::BootTime;
     /// let (a, b) = (BootTime::from_nanos(1_000), BootTime::from_nanos(5_000));
     /// assert_eq!(b.since(a).as_nanos(), 4_000);
     /// assert!(a.since(b).is_zero()); // never a panic
@@ -83,7 +83,7 @@ impl fmt::Debug for BootTime {
 /// Clock and timers of the engine: the machine's boot clock, or one that a test controls.
 ///
 /// ```
-/// use clinch_core::Clock;
+/// use clinch::Clock;
 /// use std::time::Duration;
 /// let (clock, hand) = Clock::manual();
 /// let before = clock.now();
@@ -132,7 +132,7 @@ impl Clock {
     /// guarantee that holds while clocks run within 1 % of each other.
     ///
     /// ```
-    /// use clinch_core::Clock;
+    /// use clinch::Clock;
     /// let (slow, real) = (Clock::drifting(-5_000), Clock::boot());
     /// let (a, b) = (slow.now(), real.now());
     /// std::thread::sleep(std::time::Duration::from_millis(10));
@@ -164,15 +164,14 @@ impl Clock {
     /// Completes at `deadline`. Works on any executor.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// use clinch_core::Clock;
+    /// # clinch::blocking::block_on(async {
+    /// use clinch::Clock;
     /// use std::time::Duration;
     /// let clock = Clock::boot();
     /// let deadline = clock.now() + Duration::from_millis(5);
     /// clock.sleep_until(deadline).await;
     /// assert!(clock.now() >= deadline);
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub fn sleep_until(&self, deadline: BootTime) -> Sleep {
         match &self.0 {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use clinch::store::{
     Admin, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
-    RenewReply, Renewal, Store, StoreInfo, Suspicions, Wakes,
+    RenewReply, Renewal, RequestId, Store, StoreInfo, Suspicions, Wakes,
 };
-use clinch::{Error, Name, RequestId, Result};
+use clinch::{Error, Name, Result};
 
 use crate::history::{Answer, Call, CallKind, Event, Recorder, now};
 

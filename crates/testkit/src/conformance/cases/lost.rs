@@ -161,7 +161,7 @@ async fn run_stops_the_work(ctx: &Ctx) -> Outcome {
         std::future::pending::<()>().await;
     };
     a.faults.cut(true);
-    let outcome = soon("the end of the work", guard.run(work)).await;
+    let outcome = soon("the end of the work", guard.run_until_lost(work)).await;
     assert_eq!(outcome.unwrap_err(), LostReason::Unrenewed);
     assert_eq!(dropped.load(Ordering::SeqCst), 1, "the work goes on");
     Ok(())
@@ -170,8 +170,13 @@ async fn run_stops_the_work(ctx: &Ctx) -> Outcome {
 async fn run_gives_the_output(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
     let guard = a.lock("x").lease(ctx.long()).acquire().await?;
-    let outcome = guard.run(async { 7 }).await;
-    assert_eq!(outcome.unwrap(), 7);
+    assert_eq!(guard.run_until_lost(async { 7 }).await, Ok(7));
+    assert_eq!(
+        guard.run(async { Ok::<_, clinch_core::Error>(7) }).await?,
+        7
+    );
+    let fails = async { Err::<(), _>(clinch_core::Error::invalid("the work")) };
+    assert_eq!(guard.run(fails).await.unwrap_err().message(), "the work");
     Ok(())
 }
 

@@ -10,6 +10,7 @@
 //! - [`proxy`]: a TCP proxy that does what networks do.
 //! - [`servers`]: real servers, started and killed by the tests.
 //! - [`stores`]: wrappers that make any store fail, or able to do less.
+//! - [`subjects`]: the conformance suite on stores that need servers.
 //! - [`wait`]: waiting for conditions; dropping a future after so many polls.
 //!
 //! ```
@@ -47,4 +48,6 @@ pub mod pauses;
 pub mod proxy;
 pub mod servers;
 pub mod stores;
+#[cfg(feature = "conformance")]
+pub mod subjects;
 pub mod wait;

@@ -17,7 +17,7 @@ use clinch_core::store::{Claim, ClaimReply, RenewReply};
 use clinch_core::{Clinch, Clock, LostReason, Result};
 
 use crate::clients::{Client, LONG, Located, Opens, hold, number, renewal};
-use crate::servers::{MariaDb, Redis, Step};
+use crate::servers::{LibcClock, Server, Step};
 use crate::wait::{eventually, soon};
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -37,15 +37,12 @@ pub trait Stepped: Located {
     fn step_clock(&self, by: Duration, step: Step) -> Result<()>;
 }
 
-impl Stepped for Redis {
+impl<E: LibcClock> Stepped for Server<E>
+where
+    Self: Located,
+{
     fn step_clock(&self, by: Duration, step: Step) -> Result<()> {
-        Redis::step_clock(self, by, step)
-    }
-}
-
-impl Stepped for MariaDb {
-    fn step_clock(&self, by: Duration, step: Step) -> Result<()> {
-        MariaDb::step_clock(self, by, step)
+        Server::step_clock(self, by, step)
     }
 }
 

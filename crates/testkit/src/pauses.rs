@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Trial};
 use crate::clients::{Client, LONG, Located, Opens, number, pass};
 use crate::conformance::{Place, Subject};
 use crate::holder::{self, Claiming, Holder};
-use crate::servers::{Etcd, Redis};
+use crate::servers::{Engine, Server};
 use crate::wait::{eventually, soon};
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -28,31 +28,28 @@ const LEASE: Duration = Duration::from_secs(2);
 /// use clinch_testkit::{pauses::Pausable, servers::Redis};
 /// # fn main() -> clinch_core::Result<()> {
 /// let server = Redis::start()?;
-/// Pausable::pause(&server)?; // connections stay open, nothing is answered
+/// Pausable::pause(&server)?; // connections stay open, no request is answered
 /// # Ok(()) }
 /// ```
 pub trait Pausable: Located {
     /// Stops it.
     fn pause(&self) -> Result<()>;
-    /// Lets it go on.
+    /// Continues it.
     fn resume(&self) -> Result<()>;
 }
 
-macro_rules! pausable {
-    ($($server:ty),*) => {$(
-        impl Pausable for $server {
-            fn pause(&self) -> Result<()> {
-                <$server>::pause(self)
-            }
+impl<E: Engine> Pausable for Server<E>
+where
+    Self: Located,
+{
+    fn pause(&self) -> Result<()> {
+        Server::pause(self)
+    }
 
-            fn resume(&self) -> Result<()> {
-                <$server>::resume(self)
-            }
-        }
-    )*};
+    fn resume(&self) -> Result<()> {
+        Server::resume(self)
+    }
 }
-
-pausable!(Redis, Etcd);
 
 /// The stores of a crate and their server; see [`main`].
 pub trait Paused: Opens + Send + Sync + 'static {

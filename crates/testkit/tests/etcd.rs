@@ -1,4 +1,4 @@
-//! The etcd servers of the kit, for real.
+//! The etcd servers of the kit.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -8,22 +8,22 @@
 use std::path::Path;
 use std::process::Command;
 
-use clinch_testkit::proxy::{Proxy, Then, http2};
+use clinch_testkit::proxy::{Proxy, Then};
 use clinch_testkit::servers::{Etcd, EtcdCluster, Folder};
 use clinch_testkit::wait::soon;
 
-fn etcdctl(words: &[&str]) -> bool {
+fn etcdctl(args: &[&str]) -> bool {
     let quick = ["--dial-timeout=1s", "--command-timeout=2s"];
     let run = Command::new("etcdctl")
         .env("ETCDCTL_API", "3")
         .args(quick)
-        .args(words)
+        .args(args)
         .output();
     run.unwrap().status.success()
 }
 
 #[test]
-fn what_was_written_outlives_a_kill() {
+fn writes_survive_a_kill() {
     let etcd = Etcd::start().unwrap();
     let port = etcd.port();
     assert_eq!(etcd.url(), format!("etcd://127.0.0.1:{port}"));
@@ -39,7 +39,7 @@ fn what_was_written_outlives_a_kill() {
 }
 
 #[test]
-fn the_least_lease_is_a_second() {
+fn the_shortest_lease_is_a_second() {
     let etcd = Etcd::start().unwrap();
     let granted = etcd.ctl(&["lease", "grant", "1"]).unwrap();
     assert!(granted.ends_with("TTL(1s)"), "{granted}");
@@ -70,7 +70,7 @@ fn users_have_their_rights() {
         .user("app", "y", "app/")
         .start()
         .unwrap();
-    let app = |words: &[&str]| etcd.ctl(&[&["--user=app:y"], words].concat());
+    let app = |args: &[&str]| etcd.ctl(&[&["--user=app:y"], args].concat());
     assert_eq!(app(&["put", "app/a", "1"]).unwrap(), "OK");
     let denied = app(&["put", "b", "1"]).unwrap_err();
     assert!(
@@ -88,10 +88,10 @@ fn users_have_their_rights() {
 }
 
 #[test]
-fn clients_need_the_authority_for_tls_and_a_certificate_where_it_is_asked_for() {
-    for asked in [false, true] {
+fn clients_need_the_authority_for_tls_and_a_certificate_if_required() {
+    for required in [false, true] {
         let setup = Etcd::with();
-        let setup = match asked {
+        let setup = match required {
             true => setup.tls_client_certificates(),
             false => setup.tls(),
         };
@@ -103,11 +103,11 @@ fn clients_need_the_authority_for_tls_and_a_certificate_where_it_is_asked_for() 
         let endpoint = etcd.endpoint();
         assert!(endpoint.starts_with("https://"));
         let get = |more: &[&str]| {
-            let words = [&["--endpoints", &endpoint], more, &["get", "a"]];
-            etcdctl(&words.concat())
+            let args = [&["--endpoints", &endpoint], more, &["get", "a"]];
+            etcdctl(&args.concat())
         };
         assert!(get(&["--cacert", &ca, "--cert", &cert, "--key", &key]));
-        assert_eq!(get(&["--cacert", &ca]), !asked);
+        assert_eq!(get(&["--cacert", &ca]), !required);
         assert!(!get(&[]));
         assert_eq!(etcd.ctl(&["put", "a", "1"]).unwrap(), "OK");
     }
@@ -136,7 +136,7 @@ fn a_cluster_survives_its_leader() {
     assert_eq!(cluster.ctl(&["get", "a"]).unwrap(), "a\n1");
     cluster.member(first).unwrap().start_again().unwrap();
     cluster.wait_ok().unwrap();
-    // A paused leader is replaced, and finds out when it goes on.
+    // A paused leader is replaced, and steps down after it is resumed.
     let second = cluster.leader().unwrap();
     cluster.member(second).unwrap().pause().unwrap();
     let third = cluster.leader().unwrap();
@@ -162,7 +162,7 @@ fn one_of_three_does_nothing() {
     assert_eq!(last.ctl(&["get", "a"]).unwrap(), "a\n2");
 }
 
-/// The others go on, it does not; and it takes over what they did.
+/// The others go on without it; after healing it has their writes.
 #[test]
 fn a_member_is_cut_off_while_the_others_go_on() {
     let cluster = EtcdCluster::start_divisible().unwrap();
@@ -202,8 +202,7 @@ fn an_error_shows_the_log() {
 #[tokio::test]
 async fn the_proxy_swallows_the_reply_of_a_call() {
     let etcd = Etcd::start().unwrap();
-    let upstream = ([127, 0, 0, 1], etcd.port()).into();
-    let proxy = Proxy::with_splitter(upstream, http2()).await.unwrap();
+    let proxy = Proxy::before(&etcd).await.unwrap();
     let endpoint = format!("http://{}", proxy.addr());
     let put = |value: &'static str| {
         let endpoint = endpoint.clone();

@@ -1,4 +1,4 @@
-//! The MariaDB of the kit, for real.
+//! The MariaDB server of the kit.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use clinch_testkit::proxy::{Proxy, Then, mysql};
+use clinch_testkit::proxy::{Proxy, Then};
 use clinch_testkit::servers::{MariaDb, Step};
 use clinch_testkit::wait::soon;
 
-/// Runs a statement as a user, through the port; what was printed, refusals too.
+/// Runs a statement as a user, through the port; returns the output, with errors.
 fn through_the_port(mariadb: &MariaDb, user: &str, more: &[&str], sql: &str) -> String {
     through_port(mariadb.port(), user, more, sql)
 }
@@ -36,7 +36,7 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn what_was_committed_outlives_a_kill() {
+fn commits_survive_a_kill() {
     let mariadb = MariaDb::start().unwrap();
     let (port, url) = (mariadb.port(), mariadb.url());
     assert_eq!(
@@ -78,7 +78,7 @@ fn users_have_their_rights() {
 }
 
 #[test]
-fn clients_need_tls_where_it_is_asked_for() {
+fn clients_need_tls_if_required() {
     let mariadb = MariaDb::with().tls().start().unwrap();
     let ca = text(mariadb.ca_file().unwrap());
     let cipher = "SELECT variable_value <> '' FROM information_schema.session_status \
@@ -87,12 +87,12 @@ fn clients_need_tls_where_it_is_asked_for() {
     let trusted = ["--ssl-ca", &ca, "--ssl-verify-server-cert"];
     assert_eq!(run(&trusted), "1");
     assert!(run(&["--skip-ssl"]).contains("ERROR"));
-    // Root comes through the socket.
+    // Root uses the socket.
     assert_eq!(mariadb.sql("SELECT 1").unwrap(), "1");
 }
 
 #[test]
-fn servers_can_ask_for_the_clients_certificate() {
+fn servers_can_require_a_client_certificate() {
     let mariadb = MariaDb::with().tls_client_certificates().start().unwrap();
     let certificates = mariadb.certificates().unwrap();
     let ca = text(certificates.ca_file());
@@ -156,7 +156,7 @@ fn connections_are_killed() {
     let mariadb = MariaDb::start().unwrap();
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| through_the_port(&mariadb, "clinch", &[], "SELECT SLEEP(60)"));
-        // It may be ended before it is counted, while it logs in.
+        // It may be killed before it is counted, while it logs in.
         while mariadb.kill_connections().unwrap() == 0 && !sleeper.is_finished() {}
         let seen = sleeper.join().unwrap();
         assert!(seen.contains("ERROR"), "{seen}");
@@ -184,8 +184,7 @@ fn nothing_is_left_of_a_dropped_server() {
 async fn the_proxy_swallows_the_nth_reply() {
     let mariadb = MariaDb::start().unwrap();
     mariadb.sql("CREATE TABLE t (n INT)").unwrap();
-    let upstream = ([127, 0, 0, 1], mariadb.port()).into();
-    let proxy = Proxy::with_splitter(upstream, mysql()).await.unwrap();
+    let proxy = Proxy::before(&mariadb).await.unwrap();
     let three = "INSERT INTO t VALUES (1); SELECT n FROM t; \
                  INSERT INTO t VALUES (2); INSERT INTO t VALUES (3)";
     let port = proxy.addr().port();

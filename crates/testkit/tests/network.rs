@@ -1,4 +1,4 @@
-//! Private networks and small disks, for real. Where they may not be made, the tests are listed as
+//! Private networks and small disks. If this process cannot make them, the tests are listed as
 //! ignored, with the reason.
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use clinch_testkit::servers::{
 use clinch_testkit::wait::PATIENCE;
 use libtest_mimic::{Arguments, Completion, Trial};
 
-/// Tells this executable to make things and wait to be killed.
+/// With this variable, the executable makes a network and a disk and waits until it is killed.
 const CHILD: &str = "CLINCH_TESTKIT_CHILD";
 
 fn main() -> ExitCode {
@@ -90,7 +90,7 @@ fn nothing_is_left_of_a_network() {
         .on_host(network.host(1).unwrap())
         .start()
         .unwrap();
-    // Its own range of addresses is a route of ours.
+    // The block of addresses is a route of this machine.
     let range = address.rsplit_once('.').unwrap().0.to_owned();
     assert!(is_seen(&range) && network.host(2).is_err());
     drop(network);
@@ -100,7 +100,7 @@ fn nothing_is_left_of_a_network() {
     assert!(Network::start(Network::MOST + 1).is_err());
 }
 
-/// Run by the next test in a process of its own.
+/// Run by the next test in another process.
 fn child() -> ExitCode {
     let network = Network::start(1).unwrap();
     let folder = Folder::new("test").unwrap();
@@ -129,12 +129,12 @@ fn a_killed_process_leaves_nothing() {
     assert!(is_seen(range) && is_mounted(Path::new(disk)));
     let pid = child.id();
     assert_eq!(namespaces(pid), 2);
-    // One that lives is left alone.
+    // The network of a running process stays.
     drop(Network::start(1).unwrap());
     assert_eq!(namespaces(pid), 2);
     child.kill().unwrap();
     child.wait().unwrap();
-    // Several find it at once; each of them goes on when it is gone.
+    // Several processes find it at once; each goes on when it has been removed.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -174,7 +174,7 @@ fn hosts_of_two_groups_do_not_meet() {
         .iter()
         .map(|host| Redis::with().on_host(host).start().unwrap())
         .collect();
-    // MIGRATE makes one server connect to another, and says whether it could.
+    // MIGRATE makes one server connect to another; its reply shows whether it could.
     let meets = |from: usize, to: usize| {
         servers[from].cli(&["SET", "k", "1"]).unwrap();
         servers[to].cli(&["DEL", "k"]).unwrap();
@@ -228,7 +228,7 @@ fn zookeeper_goes_on() {
     assert_eq!(ensemble.servers()[old].mode().as_deref(), Some("follower"));
 }
 
-/// Cuts a host off from the other hosts, and not from us.
+/// Cuts a host off from the other hosts, but not from this process.
 fn isolate(network: &Network, index: usize) {
     let mut others = network.hosts().to_vec();
     let one = others.remove(index);
@@ -248,7 +248,7 @@ fn a_full_disk_is_freed() {
     let path = disk.path().to_owned();
     drop(disk);
     assert!(!is_mounted(&path) && !path.join("a").exists());
-    // A folder takes a disk with it that is still there.
+    // Removing a folder unmounts its disk.
     std::mem::forget(Disk::mount(&folder, "small", 1).unwrap());
     drop(folder);
     assert!(!is_mounted(&path) && !path.exists());

@@ -1,4 +1,4 @@
-//! The servers of the kit, each for real.
+//! The servers of the kit, and Redis.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -12,12 +12,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use clinch_testkit::proxy::{Proxy, Then, resp};
+use clinch_testkit::proxy::{Proxy, Then};
 use clinch_testkit::servers::{Cluster, Redis, Sentinels, Step};
 use clinch_testkit::wait::{PATIENCE, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Tells this executable to start a server and wait to be killed.
+/// With this variable, the executable starts a server and waits until it is killed.
 const CHILD: &str = "CLINCH_TESTKIT_CHILD";
 
 fn exists(pid: u32) -> bool {
@@ -25,7 +25,7 @@ fn exists(pid: u32) -> bool {
 }
 
 #[test]
-fn a_server_keeps_what_it_is_told_to_keep() {
+fn a_server_keeps_its_data_if_configured_to() {
     let kept = |redis: &Redis| {
         redis.cli(&["SET", "a", "1"]).unwrap();
         redis.kill().unwrap();
@@ -64,7 +64,7 @@ fn clients_need_the_authority_for_tls() {
 }
 
 #[test]
-fn servers_can_ask_for_the_clients_certificate() {
+fn servers_can_require_a_client_certificate() {
     let redis = Redis::with().tls_client_certificates().start().unwrap();
     let certificates = redis.certificates().unwrap();
     let text = |path: &Path| path.to_str().unwrap().to_owned();
@@ -257,7 +257,7 @@ fn a_slot_moves_in_steps() {
     at(from, &["SET", "{a}2", "2"]).unwrap();
     let migration = cluster.begin_migration(slot, from, to).unwrap();
     assert_eq!(migration.move_some(1).unwrap(), 1);
-    // One key is here, the other is there; who asks for both is to try again.
+    // The keys are on two nodes: a request for both gets TRYAGAIN.
     let both = at(from, &["MGET", "a", "{a}2"]).unwrap_err();
     assert!(both.message().contains("TRYAGAIN"), "{both}");
     assert_eq!(cluster.node_of("a").unwrap(), from);
@@ -275,7 +275,7 @@ fn a_slot_moves_in_steps() {
     assert_eq!(at(from, &["GET", "a"]).unwrap(), "1");
 }
 
-/// Run by the next test in a process of its own.
+/// Run by the next test in another process.
 #[test]
 fn child_with_a_server() {
     if std::env::var_os(CHILD).is_none() {
@@ -324,8 +324,7 @@ fn run(program: &str, words: &[&str]) -> String {
 #[tokio::test]
 async fn the_proxy_swallows_a_reply_and_no_push() {
     let redis = Redis::start().unwrap();
-    let upstream = ([127, 0, 0, 1], redis.port()).into();
-    let proxy = Proxy::with_splitter(upstream, resp()).await.unwrap();
+    let proxy = Proxy::before(&redis).await.unwrap();
     let mut client = tokio::net::TcpStream::connect(proxy.addr()).await.unwrap();
     let mut ask = async |request: &str, end: &str| {
         client.write_all(request.as_bytes()).await.unwrap();
@@ -338,7 +337,7 @@ async fn the_proxy_swallows_a_reply_and_no_push() {
     };
     ask("HELLO 3\r\nSUBSCRIBE c\r\n", ":1\r\n").await;
     proxy.swallow(2, Then::Stay);
-    // Its own message comes as a push among the replies.
+    // Its own message arrives as a push among the replies.
     let seen = ask("PUBLISH c m\r\nECHO lost\r\nECHO end\r\n", "end\r\n").await;
     assert!(
         seen.contains("$7\r\nmessage\r\n") && seen.contains(":1\r\n"),

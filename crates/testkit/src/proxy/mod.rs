@@ -62,6 +62,8 @@ pub use split::{Frame, Split, Splitter, chunks, lines};
 use ambush::Ambush;
 use rules::Rules;
 
+use crate::servers::{Engine, Server};
+
 /// A running proxy; it stops, and resets its connections, when it is dropped.
 ///
 /// ```
@@ -142,6 +144,21 @@ impl Proxy {
             shared,
             accepting,
         })
+    }
+
+    /// Starts a proxy before a server, which cuts its protocol into frames.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use clinch_testkit::{proxy::Proxy, servers::Redis};
+    /// let redis = Redis::start()?;
+    /// let proxy = Proxy::before(&redis).await?;
+    /// let url = format!("redis://{}", proxy.addr()); // for clients
+    /// # Ok(()) }
+    /// ```
+    pub async fn before<E: Engine>(server: &Server<E>) -> io::Result<Self> {
+        Self::with_splitter(server.socket_address(), E::splitter()).await
     }
 
     /// Where clients connect.

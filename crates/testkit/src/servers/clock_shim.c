@@ -1,10 +1,10 @@
 /*
- * Moves the wall clock of one process. Preloaded, it adds an offset to what the process reads as
- * the time of day; all other clocks are left alone. The offset is a number of microseconds in a
- * file that is mapped, so a new one counts from the next reading on.
+ * Moves the wall clock of one process. Preloaded, it adds an offset to the time of day that the
+ * process reads; all other clocks stay as they are. The offset is in microseconds, in a mapped file,
+ * so a step takes effect at the next reading.
  *
- * Waits until a point of that clock are moved back to the kernel's: whoever waits for a second
- * waits for a second. One that has begun is not changed by a step.
+ * Deadlines on that clock are converted back to the kernel's: a wait of one second takes one second.
+ * A step does not change a wait that has begun.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

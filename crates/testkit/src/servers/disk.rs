@@ -1,4 +1,4 @@
-//! A small disk that can be filled, for what a server keeps.
+//! A small disk for a server's data, which can be filled.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -9,13 +9,13 @@ use clinch_core::{Error, ErrorKind, Result};
 
 use super::{Folder, failed, first_line, tool};
 
-/// The file that takes all space.
+/// The file that takes all free space.
 const BALLAST: &str = "ballast";
 
-/// A file system of a few megabytes, in memory; gone on drop.
+/// A file system of a few megabytes in memory; unmounted on drop.
 ///
-/// It takes the right to mount, which root has: [`check`](Self::check) says whether it can be had.
-/// It is mounted in a [`Folder`], so what a killed process left goes with its folders.
+/// It needs the right to mount, which root has: [`check`](Self::check) tries it. It is mounted in a
+/// [`Folder`], so the disk of a killed process is removed with its folders.
 ///
 /// ```
 /// use clinch_testkit::servers::{Disk, Folder};
@@ -36,17 +36,17 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Mounts an empty one of so many megabytes in a folder.
+    /// Mounts an empty disk of this size in a folder.
     pub fn mount(folder: &Folder, name: &str, megabytes: u32) -> Result<Self> {
         let path = folder.empty(name)?;
         let options = format!("size={megabytes}m,mode=700");
-        let place = path.to_string_lossy();
-        let words = ["-t", "tmpfs", "-o", &options, "clinch-testkit", &place];
-        tool::run("mount", &words, &[], "mounting a small disk")?;
+        let target = path.to_string_lossy();
+        let args = ["-t", "tmpfs", "-o", &options, "clinch-testkit", &target];
+        tool::run("mount", &args, &[], "mounting a small disk")?;
         Ok(Self { path })
     }
 
-    /// Whether this process may have one: it is tried, once. The error says why not.
+    /// Whether this process can mount one; it is tried once. The error says why not.
     ///
     /// ```
     /// use clinch_testkit::servers::Disk;
@@ -63,7 +63,7 @@ impl Disk {
         let tried = TRIED.get_or_init(|| tried().map_err(|why| first_line(&why)));
         tried.clone().map_err(|why| {
             let text = format!("no small disks can be mounted here: {why}");
-            Error::new(ErrorKind::Unsupported, text).with_advice("it takes root")
+            Error::new(ErrorKind::Unsupported, text).with_advice("it needs root")
         })
     }
 
@@ -72,7 +72,7 @@ impl Disk {
         &self.path
     }
 
-    /// Takes all space that is left.
+    /// Fills all free space.
     pub fn fill(&self) -> Result<()> {
         let filled = OpenOptions::new()
             .create(true)
@@ -82,7 +82,7 @@ impl Disk {
         filled.map_err(|e| failed("the disk cannot be filled", e))
     }
 
-    /// Gives the space back.
+    /// Frees the space again.
     pub fn free(&self) -> Result<()> {
         match fs::remove_file(self.path.join(BALLAST)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -99,14 +99,14 @@ impl Drop for Disk {
     }
 }
 
-/// Writes until nothing more goes in.
+/// Writes until the disk is full.
 fn fill(mut file: File) -> io::Result<()> {
     let block = vec![b'.'; 1 << 16];
     let mut size = block.len();
     while size > 0 {
         match file.write(block.get(..size).unwrap_or_default()) {
             Ok(_) => {}
-            // What does not fit whole may fit in part.
+            // A smaller block may still fit.
             Err(e) if e.kind() == io::ErrorKind::StorageFull => size /= 2,
             Err(e) => return Err(e),
         }
@@ -114,12 +114,12 @@ fn fill(mut file: File) -> io::Result<()> {
     Ok(())
 }
 
-/// Unmounts what is mounted at a folder or below it, even if something there is still open.
+/// Unmounts all disks at a folder or below it, even if a file there is still open.
 pub(super) fn unmount(folder: &Path) {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    for place in places.filter(|place| Path::new(place).starts_with(folder)) {
-        // One that stays is in the temporary folder, and in memory.
-        let _ = tool::run("umount", &["--lazy", place], &[], "unmounting a small disk");
+    let targets = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    for target in targets.filter(|target| Path::new(target).starts_with(folder)) {
+        // A disk that stays is in memory, below the temporary folder.
+        let _ = tool::run("umount", &["--lazy", target], &[], "unmounting a disk");
     }
 }

@@ -1,4 +1,4 @@
-//! A private folder that goes with its owner.
+//! A private folder that is removed with its owner.
 
 use std::fs::{self, DirBuilder, DirEntry, File};
 use std::io::{self, ErrorKind};
@@ -12,13 +12,13 @@ use clinch_core::Result;
 use super::disk::unmount;
 use super::failed;
 
-/// How the names of all of them begin.
+/// The names of all folders begin with this.
 const PREFIX: &str = "clinch-testkit-";
 
 /// A folder below the system's temporary one, for this user only; removed when it is dropped.
 ///
-/// A process that is killed leaves its folders, without the lock that it had on each; the next
-/// process that makes one removes them.
+/// A killed process leaves its folders, but not its locks on them; the next process that makes a
+/// folder removes them.
 ///
 /// ```
 /// use clinch_testkit::servers::Folder;
@@ -37,7 +37,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes an empty folder; `name` tells a reader whose it is.
+    /// Makes an empty folder with `name` in its path.
     pub fn new(name: &str) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         static SWEEP: Once = Once::new();
@@ -49,16 +49,16 @@ impl Folder {
             let made = DirBuilder::new().mode(0o700).create(&path);
             match made.and_then(|()| lock(&path)) {
                 Ok(Some(lock)) => return Ok(Self { path, _lock: lock }),
-                // Another process took it for one that was left.
+                // Another process mistook it for a leftover.
                 Ok(None) => {}
-                // Left by a process that had our id before and was killed.
+                // A leftover of a killed process that had our id.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(failed(format!("cannot make {}", path.display()), e)),
             }
         }
     }
 
-    /// Removes what killed processes left, as the first folder of a process does.
+    /// Removes the folders of killed processes; the first folder of a process does this too.
     ///
     /// ```
     /// clinch_testkit::servers::Folder::sweep();
@@ -72,13 +72,13 @@ impl Folder {
             let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
             if ours && let Ok(Some(_lock)) = lock(&entry.path()) {
                 unmount(&entry.path());
-                // Another user's stays.
+                // Another user's folder stays.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -97,7 +97,7 @@ impl Folder {
         }
     }
 
-    /// Writes a file in it and says where it is.
+    /// Writes a file in it and returns its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf> {
         let path = self.path.join(name);
         match fs::write(&path, content) {
@@ -110,12 +110,12 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         unmount(&self.path);
-        // Nothing to do about a folder that does not go; it is in the temporary one.
+        // A folder that cannot be removed stays below the temporary one.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// The lock on a folder; `None` if another process has it or the folder is gone.
+/// Locks a folder; `None` if another process has the lock or the folder is gone.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let locked = File::open(path).and_then(|file| {
         let free = file.try_lock().is_ok();

@@ -1,4 +1,4 @@
-//! Ports for servers that listen, die and come back.
+//! Ports for servers that are killed and started again.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -8,12 +8,12 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 
 use clinch_core::{Error, ErrorKind, Result};
 
-/// A port of 127.0.0.1 that nobody listens on, kept for the life of this value.
+/// A free port of 127.0.0.1, reserved for the life of this value.
 ///
-/// It lies below the range from which the kernel serves `bind(0)` and outgoing connections: a port
-/// of that range may be gone when a killed server comes back to it. Processes that use this kit
-/// tell each other by a socket in the abstract namespace, which ends with the process, so none
-/// takes the port of another's dead server.
+/// It is below the range from which the kernel serves `bind(0)` and outgoing connections: a port of
+/// that range may be in use when a killed server is started again. Processes that use this kit
+/// reserve ports with sockets in the abstract namespace, which end with the process, so none takes
+/// the port of another's killed server.
 ///
 /// ```
 /// use clinch_testkit::servers::Port;
@@ -25,12 +25,12 @@ use clinch_core::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    /// Says to other test processes that the port is taken.
+    /// Reserves the port among test processes.
     _claim: UnixListener,
 }
 
 impl Port {
-    /// Takes a free port.
+    /// Reserves a free port.
     pub fn reserve() -> Result<Self> {
         let (low, high) = (10_000, ephemeral_start().max(11_000));
         for _ in 0..1_000 {
@@ -56,10 +56,10 @@ impl Port {
     }
 }
 
-/// Starts something on a free port, and again on another one when somebody was quicker to take it.
+/// Starts a server on a free port, and retries on another one if the port was taken meanwhile.
 ///
-/// That is known by the words of the C library in the error, where
-/// [`ServerProcess::wait_ready`](super::ServerProcess::wait_ready) puts the end of the log.
+/// The error's message tells: [`ServerProcess::wait_ready`](super::ServerProcess::wait_ready) puts
+/// the end of the log there, which has the C library's text for it.
 ///
 /// ```
 /// use clinch_testkit::servers::{Port, on_free_port};
@@ -79,12 +79,12 @@ pub fn on_free_port<T>(mut start: impl FnMut(Port) -> Result<T>) -> Result<T> {
     }
 }
 
-/// Programs that do not use the C library write the same words without a capital.
+/// Programs that do not use the C library write it without the capital.
 fn is_taken(message: &str) -> bool {
     message.contains("ddress already in use")
 }
 
-/// The first port that the kernel gives away by itself.
+/// The first port that the kernel assigns by itself.
 fn ephemeral_start() -> u16 {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let first = range.ok().and_then(|range| {

@@ -1,36 +1,36 @@
 //! The thread that starts every server.
 //!
-//! The kernel ties a parent-death signal to the *thread* that started the child: a server started
-//! by the thread of one test would be killed at the end of that test's thread. So one thread, which
-//! ends with the process, starts them all.
+//! The kernel sends the parent-death signal when the *thread* that started the child ends: a server
+//! started by a test's thread would be killed with that thread. So one thread, which ends with the
+//! process, starts all servers.
 
 use std::io;
 use std::process::{Child, Command};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Sender, channel};
 
-type Order = (Command, Sender<io::Result<Child>>);
+type Request = (Command, Sender<io::Result<Child>>);
 
-static SPAWNER: LazyLock<io::Result<Sender<Order>>> = LazyLock::new(|| {
-    let (orders, inbox) = channel::<Order>();
+static SPAWNER: LazyLock<io::Result<Sender<Request>>> = LazyLock::new(|| {
+    let (requests, inbox) = channel::<Request>();
     std::thread::Builder::new()
         .name("server-spawner".to_owned())
         .spawn(move || {
             for (mut command, reply) in inbox {
-                // Whoever asked waits for it.
+                // The caller waits for it, so the channel is open.
                 let _ = reply.send(command.spawn());
             }
         })?;
-    Ok(orders)
+    Ok(requests)
 });
 
 /// Starts a process that is a child of the long-lived thread.
 pub(super) fn spawn(command: Command) -> io::Result<Child> {
     let gone = || io::Error::other("the thread that starts servers is gone");
-    let orders = SPAWNER
+    let requests = SPAWNER
         .as_ref()
         .map_err(|e| io::Error::new(e.kind(), e.to_string()))?;
     let (reply, answer) = channel();
-    orders.send((command, reply)).map_err(|_| gone())?;
+    requests.send((command, reply)).map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
 }

@@ -1,4 +1,4 @@
-//! Running a command-line client of a server.
+//! Running command-line tools.
 
 use std::process::{Command, Stdio};
 
@@ -6,20 +6,19 @@ use clinch_core::{Error, ErrorKind, Result};
 
 use super::failed;
 
-/// Seconds until a client that got no answer is killed.
+/// Seconds until a tool is killed.
 const TIMEOUT: &str = "20";
 
-/// Runs a client to its end, which comes in a bounded time, and gives what it printed.
+/// Runs a tool to its end, for a bounded time, and returns its output.
 ///
-/// An exit code other than 0 is an error with the words that the client said; `told` is what it was
-/// asked, for that error.
+/// If the exit code is not 0, the error has `what` and the tool's error output.
 pub(super) fn run(
     program: &str,
     args: &[&str],
     envs: &[(&str, &str)],
-    told: &str,
+    what: &str,
 ) -> Result<String> {
-    // The client of a paused server waits for ever.
+    // The client of a paused server would wait for ever.
     let output = Command::new("timeout")
         .args(["-s", "KILL", TIMEOUT, program])
         .args(args)
@@ -31,7 +30,7 @@ pub(super) fn run(
     match output.status.code() {
         Some(0) => Ok(text(&output.stdout)),
         Some(code) if code != 127 && code != 137 => {
-            let message = format!("{told}: {}", text(&output.stderr));
+            let message = format!("{what}: {}", text(&output.stderr));
             Err(Error::new(ErrorKind::Invalid, message))
         }
         code => {
@@ -39,7 +38,7 @@ pub(super) fn run(
                 Some(127) => format!("{program} is not installed"),
                 _ => format!("{program} got no answer"),
             };
-            let message = format!("{told}: {why} {}", text(&output.stderr));
+            let message = format!("{what}: {why} {}", text(&output.stderr));
             Err(Error::new(ErrorKind::Unreachable, message))
         }
     }

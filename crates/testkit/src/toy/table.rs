@@ -1,15 +1,19 @@
 //! The names of a toy store, and the file that keeps them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clinch_core::machine::codec::{Decoder, Encoder};
 use clinch_core::machine::{NameState, Outcome, Sequence};
 use clinch_core::store::LockView;
 use clinch_core::{BootTime, ClientId, Error, ErrorKind, Name, Result, sequence_micros};
+
+/// Attempts to lock the file, one in a millisecond.
+const LOCK_ATTEMPTS: u32 = 1000;
 
 /// A name within its namespace.
 type Key = (Arc<str>, Name);
@@ -57,8 +61,14 @@ impl TableFile {
             .create(true)
             .append(true)
             .open(self.path.with_extension("lock"))?;
-        file.lock()?;
-        Ok(file)
+        // A process that was stopped inside a step keeps the lock: no call may wait for it for ever.
+        for _ in 0..LOCK_ATTEMPTS {
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+                locked => return locked.map(|()| file).map_err(io::Error::from),
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
     }
 }
 

@@ -15,7 +15,7 @@ use clinch_core::store::{OpenContext, Store};
 use clinch_core::{Clinch, Result, StoreUrl};
 use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, pass, renewal};
-use clinch_testkit::proxy::{Proxy, mysql};
+use clinch_testkit::proxy::Proxy;
 use clinch_testkit::servers::MariaDb;
 
 /// The stores of this crate.
@@ -36,8 +36,7 @@ pub(crate) async fn clinch(url: &str) -> Clinch {
 
 /// A proxy that counts replies.
 pub(crate) async fn proxy(server: &MariaDb) -> Proxy {
-    let address = ([127, 0, 0, 1], server.port()).into();
-    Proxy::with_splitter(address, mysql()).await.unwrap()
+    Proxy::before(server).await.unwrap()
 }
 
 /// The URL through the proxy; replies are waited for a second and a half.

@@ -16,7 +16,7 @@ use clinch_core::store::{OpenContext, Store};
 use clinch_core::{Clinch, Result, StoreUrl};
 use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, pass, renewal};
-use clinch_testkit::proxy::{Proxy, resp};
+use clinch_testkit::proxy::Proxy;
 use clinch_testkit::servers::Redis;
 use clinch_testkit::wait::eventually;
 
@@ -45,8 +45,7 @@ pub(crate) async fn clinch(url: &str) -> Clinch {
 
 /// A proxy that counts replies.
 pub(crate) async fn proxy(server: &Redis) -> Proxy {
-    let address = ([127, 0, 0, 1], server.port()).into();
-    Proxy::with_splitter(address, resp()).await.unwrap()
+    Proxy::before(server).await.unwrap()
 }
 
 /// The URL through the proxy; replies are waited for half a second.

@@ -27,6 +27,8 @@ mod mirror;
 mod open;
 mod ours;
 mod promises;
+#[doc(hidden)]
+pub mod raw;
 mod record;
 mod renew;
 mod session;

@@ -25,6 +25,8 @@ mod options;
 mod pool;
 mod promises;
 mod quiet;
+#[doc(hidden)]
+pub mod raw;
 mod reaper;
 mod recent;
 mod renewals;

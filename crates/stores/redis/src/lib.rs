@@ -25,6 +25,8 @@ mod listener;
 mod open;
 mod promises;
 mod quorum;
+#[doc(hidden)]
+pub mod raw;
 mod record;
 mod renewals;
 mod replicas;

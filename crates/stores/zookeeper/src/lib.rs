@@ -25,6 +25,8 @@ mod open;
 mod paths;
 mod places;
 mod promises;
+#[doc(hidden)]
+pub mod raw;
 mod record;
 mod renew;
 mod scene;

@@ -2,30 +2,30 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-/// The line on standard error; nothing where no person looks.
+/// The line on standard error, if that is a terminal.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     shown: bool,
 }
 
 impl Progress {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             shown: std::io::stderr().is_terminal(),
         }
     }
 
     /// Replaces the line.
-    pub(super) fn say(&self, what: &str) {
+    pub(crate) fn say(&self, what: &str) {
         if self.shown {
             let mut err = std::io::stderr().lock();
-            // Nobody to tell when that fails.
+            // Ignored: there is nowhere to report it.
             let _ = write!(err, "\r\x1b[Kmeasuring {what} ...").and_then(|()| err.flush());
         }
     }
 
-    /// Takes the line away.
-    pub(super) fn clear(&self) {
+    /// Clears the line.
+    pub(crate) fn clear(&self) {
         if self.shown {
             let mut err = std::io::stderr().lock();
             let _ = write!(err, "\r\x1b[K").and_then(|()| err.flush());

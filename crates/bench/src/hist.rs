@@ -6,45 +6,45 @@ use clinch::Result;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// The longest span that is told apart from longer ones.
+/// Upper bound: longer spans are recorded as this one.
 const LONGEST: u64 = 60_000_000_000;
 
 /// Spans in nanoseconds, to three digits.
 #[derive(Debug, Clone)]
-pub(super) struct Spans(Histogram<u64>);
+pub(crate) struct Spans(Histogram<u64>);
 
 /// Percentiles in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Percentiles {
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
-    pub(super) p999_us: f64,
-    pub(super) max_us: f64,
+pub(crate) struct Percentiles {
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+    pub(crate) max_us: f64,
 }
 
 impl Spans {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         Histogram::new_with_bounds(1, LONGEST, 3)
             .map(Self)
-            .map_err(|error| super::internal(format!("cannot make a histogram: {error}")))
+            .map_err(|error| crate::internal(format!("cannot make a histogram: {error}")))
     }
 
-    pub(super) fn record(&mut self, span: Duration) {
+    pub(crate) fn record(&mut self, span: Duration) {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(LONGEST);
         self.0.saturating_record(nanos.max(1));
     }
 
-    pub(super) fn add(&mut self, other: &Self) -> Result<()> {
+    pub(crate) fn add(&mut self, other: &Self) -> Result<()> {
         self.0
             .add(&other.0)
-            .map_err(|error| super::internal(format!("cannot add histograms: {error}")))
+            .map_err(|error| crate::internal(format!("cannot add histograms: {error}")))
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.0.len()
     }
 
-    pub(super) fn percentiles(&self) -> Percentiles {
+    pub(crate) fn percentiles(&self) -> Percentiles {
         if self.0.is_empty() {
             return Percentiles::default();
         }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clinch::Result;
 
-use super::cell::ratio;
-use super::lab::{Halt, Lab};
-use super::report::{CommandRow, Report};
+use crate::cell::ratio;
+use crate::lab::{Halt, Lab};
+use crate::report::{CommandRow, Report};
 
-/// Measures both in turn, so that what else happens on the machine meets both alike.
-pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
+/// Measures both in turn, so that other load on the machine affects both alike.
+pub(crate) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
     if !lab.is_shared() {
         report.skip("command", "no other process sees this store");
         return Ok(());
@@ -20,7 +20,7 @@ pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> 
     let runs = if lab.quick { 3 } else { 50 };
     let file = std::env::temp_dir().join(format!("clinch-bench-{}", std::process::id()));
     let program = std::env::current_exe()
-        .map_err(|error| super::internal(format!("cannot find this program: {error}")))?;
+        .map_err(|error| crate::internal(format!("cannot find this program: {error}")))?;
     let outcome = alternate(lab, runs, &program, &file);
     let _ = std::fs::remove_file(&file);
     match outcome? {
@@ -39,7 +39,7 @@ fn alternate(
     let name = lab.name("command");
     let mut ours = Command::new(program);
     ours.args(["run", &name, "--", "true"]);
-    lab.tell_store(&mut ours);
+    lab.set_store(&mut ours);
     let mut theirs = Command::new("flock");
     theirs.arg(file).arg("true");
     let (mut run_times, mut flock_times) = (Vec::new(), Vec::new());
@@ -68,7 +68,7 @@ fn alternate(
     }))
 }
 
-/// How long a command takes; `None` when it fails.
+/// How long a command takes; `None` if it fails.
 fn time(lab: &Lab, command: &mut Command) -> Option<Duration> {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let from = lab.clock.now();

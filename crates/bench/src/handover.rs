@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use super::cell::{ratio, to_f64};
-use super::child::{self, Outcome, Task};
-use super::hist::{Percentiles, Spans};
-use super::lab::{Halt, Lab};
-use super::processes::violations;
-use super::report::{HandoverRow, Report};
-use super::worker::Turn;
+use crate::cell::{ratio, to_f64};
+use crate::child::{self, Outcome, Task};
+use crate::hist::{Percentiles, Spans};
+use crate::lab::{Halt, Lab};
+use crate::processes::violations;
+use crate::report::{HandoverRow, Report};
+use crate::worker::Turn;
 
-/// Long enough inside that the other process surely waits.
+/// Long enough that the other process waits before the end of it.
 const HOLD: Duration = Duration::from_millis(3);
-/// So long inside that a process that polls would be seen to.
+/// Long enough that polling shows in the number of operations.
 const LONG_HOLD: Duration = Duration::from_millis(500);
 
 /// Measures two processes that take turns, with short and with long waits.
-pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
+pub(crate) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
     if !lab.is_shared() {
         report.skip("handover", "no other process sees this store");
         return Ok(());
@@ -26,7 +26,7 @@ pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> 
     let name = lab.name("handover");
     let task = Task::new(&name, 2, HOLD, span);
     let short = child::run(lab, task).await?;
-    let baton = bare(lab, task).await?;
+    let baton = token_passing(lab, task).await?;
     lab.progress.say("a long wait of one process for another");
     let long = child::run(
         lab,
@@ -42,25 +42,28 @@ pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> 
     Ok(())
 }
 
-/// The same with the engine's bare token, where it has one.
-async fn bare(lab: &Lab, task: Task<'_>) -> Result<Option<Percentiles>, Halt> {
-    let Some(mut baton) = lab.clinch.store().baton(task.name).await? else {
+/// The same with the engine's bare token, if it has one.
+async fn token_passing(lab: &Lab, task: Task<'_>) -> Result<Option<Percentiles>, Halt> {
+    let Some(engine) = lab.engine().await? else {
+        return Ok(None);
+    };
+    let Some(mut token) = engine.token(task.name).await? else {
         return Ok(None);
     };
     lab.progress
         .say("the engine's bare token between two processes");
-    baton.pass().await?;
-    let bare = Task {
-        baton: true,
+    token.pass().await?;
+    let passing = Task {
+        token: true,
         ..task
     };
-    let outcome = child::run(lab, bare).await;
-    baton.remove().await?;
+    let outcome = child::run(lab, passing).await;
+    token.remove().await?;
     let (spans, _) = spans(&outcome?)?;
     Ok(Some(spans.percentiles()))
 }
 
-/// From each release to the entry of the other process, and the turns that began so.
+/// The spans from each release to the entry of the other process, and the turns that began with such a wait.
 fn spans(outcome: &Outcome) -> Result<(Spans, Vec<(u64, Turn)>), Halt> {
     let mut spans = Spans::new()?;
     let waits = handed_over(&outcome.in_order());
@@ -90,7 +93,7 @@ fn row(short: &Outcome, long: &Outcome, baton: Option<Percentiles>) -> Result<Ha
     })
 }
 
-/// The turns that began with a wait for the other process, each with the moment of the release.
+/// The turns that began with a wait for the other process, each with the time of the release.
 fn handed_over(turns: &[(usize, Turn)]) -> Vec<(u64, Turn)> {
     let pairs = turns.iter().zip(turns.iter().skip(1));
     pairs
@@ -123,9 +126,9 @@ mod tests {
         let turns = [
             turn(0, 0, 1, 10),
             turn(1, 2, 12, 20),
-            // It took it again itself.
+            // The same process took it again.
             turn(1, 21, 22, 30),
-            // It came when it was free.
+            // The claim came when the lock was free.
             turn(0, 40, 41, 50),
         ];
         let waits = handed_over(&turns);

@@ -1,22 +1,22 @@
-//! One name that several processes want.
+//! One name, several processes.
 
 use std::time::Duration;
 
-use super::cell::{ratio, to_f64};
-use super::child::{self, Outcome, Task};
-use super::hist::Spans;
-use super::lab::{Halt, Lab};
-use super::report::{ProcessesRow, Report};
-use super::worker::Turn;
+use crate::cell::{ratio, to_f64};
+use crate::child::{self, Outcome, Task};
+use crate::hist::Spans;
+use crate::lab::{Halt, Lab};
+use crate::report::{ProcessesRow, Report};
+use crate::worker::Turn;
 
-/// How many processes want the name.
+/// How many processes there are.
 const PROCESSES: usize = 4;
 /// Tasks in each process of a crowd, and how long each is inside.
 const CROWD: u32 = 16;
 const SECTION: Duration = Duration::from_millis(1);
 
 /// Measures one task in each of 4 processes, and a crowd of 64 tasks in 4 processes.
-pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
+pub(crate) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
     if !lab.is_shared() {
         report.skip("processes", "no other process sees this store");
         return Ok(());
@@ -27,7 +27,7 @@ pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> 
     let few = Task::new(&name, PROCESSES, Duration::ZERO, span);
     let outcome = child::run(lab, few).await?;
     report.processes.push(row(lab, report, few, &outcome)?);
-    // Long enough that each has several turns.
+    // Long enough that each task has several turns.
     let span = lab.times.warm_up + lab.times.span * 2;
     for fair in [false, true] {
         if fair && !lab.has_queue() {
@@ -96,9 +96,9 @@ fn row(
     })
 }
 
-/// How often somebody was inside before the one before had left, or had no greater token; 0 is the
-/// token of a store without them.
-pub(super) fn violations(turns: &[(usize, Turn)]) -> u64 {
+/// Counts the turns that began before the previous one ended, or without a greater token. The token 0 is that of
+/// a store without tokens.
+pub(crate) fn violations(turns: &[(usize, Turn)]) -> u64 {
     let pairs = turns.iter().zip(turns.iter().skip(1));
     let old = |a: &Turn, b: &Turn| b.token != 0 && b.token <= a.token;
     let wrong = pairs.filter(|((_, a), (_, b))| b.entered < a.left || old(a, b));

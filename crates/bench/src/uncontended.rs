@@ -1,14 +1,14 @@
-//! A lock that nobody else wants.
+//! The uncontended lock.
 
 use std::time::Duration;
 
 use clinch::{Clock, Lock, Result};
 
-use super::cell::Work;
-use super::lab::Lab;
+use crate::cell::Work;
+use crate::lab::Lab;
 
 /// A worker with a name of its own.
-pub(super) struct Alone {
+pub(crate) struct Alone {
     lock: Lock,
     clock: Clock,
 }
@@ -22,8 +22,8 @@ impl Work for Alone {
     }
 }
 
-/// So many workers, each with a name of its own.
-pub(super) fn workers(lab: &Lab, count: u64) -> Vec<Alone> {
+/// `count` workers, each with a name of its own.
+pub(crate) fn workers(lab: &Lab, count: u64) -> Vec<Alone> {
     let one = |number| Alone {
         lock: lab.clinch.lock(lab.name(&format!("alone/{number}"))),
         clock: lab.clock.clone(),

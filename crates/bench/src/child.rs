@@ -1,4 +1,4 @@
-//! Worker processes, seen from the one that started them.
+//! Worker processes, seen from the parent.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -7,33 +7,33 @@ use std::time::Duration;
 use clinch::{BootTime, Error, Result};
 use tokio::sync::mpsc;
 
-use super::lab::{Halt, Lab};
-use super::worker::{Seen, Turn};
+use crate::lab::{Halt, Lab};
+use crate::worker::{Seen, Turn};
 
 /// How long a process may take to start, or to end after its time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the processes are to do.
+/// What the processes do.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Task<'a> {
-    pub(super) name: &'a str,
-    pub(super) processes: usize,
-    pub(super) hold: Duration,
+pub(crate) struct Task<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) processes: usize,
+    pub(crate) hold: Duration,
     /// How long they work in all.
-    pub(super) span: Duration,
+    pub(crate) span: Duration,
     /// Look at the use of CPU during waits.
-    pub(super) sample: bool,
+    pub(crate) sample: bool,
     /// Tasks in each process.
-    pub(super) tasks: u32,
+    pub(crate) tasks: u32,
     /// Queue at the store, strictly first come, first served.
-    pub(super) fair: bool,
+    pub(crate) fair: bool,
     /// The engine's bare token instead of a lock.
-    pub(super) baton: bool,
+    pub(crate) token: bool,
 }
 
 impl<'a> Task<'a> {
     /// One task in each process, by the lock.
-    pub(super) fn new(name: &'a str, processes: usize, hold: Duration, span: Duration) -> Self {
+    pub(crate) fn new(name: &'a str, processes: usize, hold: Duration, span: Duration) -> Self {
         Self {
             name,
             processes,
@@ -42,22 +42,22 @@ impl<'a> Task<'a> {
             sample: false,
             tasks: 1,
             fair: false,
-            baton: false,
+            token: false,
         }
     }
 }
 
-/// When the processes worked, and what each of them saw.
+/// When the processes worked, and what each of them recorded.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) from: BootTime,
-    pub(super) until: BootTime,
-    pub(super) seen: Vec<Seen>,
+pub(crate) struct Outcome {
+    pub(crate) from: BootTime,
+    pub(crate) until: BootTime,
+    pub(crate) seen: Vec<Seen>,
 }
 
 impl Outcome {
     /// All turns in the order of entry, each with the number of its process.
-    pub(super) fn in_order(&self) -> Vec<(usize, Turn)> {
+    pub(crate) fn in_order(&self) -> Vec<(usize, Turn)> {
         let turns = |(number, seen): (usize, &Seen)| {
             let turns = seen.turns.iter().map(move |turn| (number, *turn));
             turns.collect::<Vec<_>>()
@@ -68,8 +68,8 @@ impl Outcome {
     }
 }
 
-/// Starts the processes, lets them work at the same time, and collects what they saw.
-pub(super) async fn run(lab: &Lab, task: Task<'_>) -> Result<Outcome, Halt> {
+/// Starts the processes, lets them work at the same time, and collects what they recorded.
+pub(crate) async fn run(lab: &Lab, task: Task<'_>) -> Result<Outcome, Halt> {
     let mut crew = Vec::with_capacity(task.processes);
     for _ in 0..task.processes {
         crew.push(Member::start(lab, task)?);
@@ -87,13 +87,13 @@ pub(super) async fn run(lab: &Lab, task: Task<'_>) -> Result<Outcome, Halt> {
         let left = until.since(lab.clock.now()) + PATIENCE;
         let line = member.line(lab, left).await?;
         let one = serde_json::from_str(&line)
-            .map_err(|error| super::internal(format!("a worker process wrote {error}")))?;
+            .map_err(|error| crate::internal(format!("a worker process wrote {error}")))?;
         seen.push(one);
     }
     Ok(Outcome { from, until, seen })
 }
 
-/// One worker process. Dropping it ends the process, which releases what it holds.
+/// One worker process. Dropping this ends the process, which releases what it holds.
 struct Member {
     process: Child,
     input: Option<ChildStdin>,
@@ -113,18 +113,18 @@ impl Member {
         for (flag, set) in [
             ("--sample", task.sample),
             ("--fair", task.fair),
-            ("--baton", task.baton),
+            ("--token", task.token),
         ] {
             if set {
                 command.arg(flag);
             }
         }
-        lab.tell_store(&mut command);
+        lab.set_store(&mut command);
         let mut process = command.spawn().map_err(|error| failed(&error))?;
         let input = process.stdin.take();
         let (sender, lines) = mpsc::unbounded_channel();
         if let Some(output) = process.stdout.take() {
-            // Ends with the process, or when nobody listens any more.
+            // Ends with the process, or when the receiver is dropped.
             let read = move || {
                 let mut lines = BufReader::new(output).lines().map_while(Result::ok);
                 lines.all(|line| sender.send(line).is_ok())
@@ -147,7 +147,7 @@ impl Member {
             Some(input) => input
                 .write_all(line.as_bytes())
                 .map_err(|error| failed(&error)),
-            None => Err(super::internal("a worker process has no input")),
+            None => Err(crate::internal("a worker process has no input")),
         }
     }
 
@@ -155,11 +155,11 @@ impl Member {
     async fn line(&mut self, lab: &Lab, patience: Duration) -> Result<String, Halt> {
         tokio::select! {
             line = self.lines.recv() => {
-                line.ok_or_else(|| super::internal("a worker process ended early").into())
+                line.ok_or_else(|| crate::internal("a worker process ended early").into())
             }
             halted = lab.pause(patience) => {
                 halted?;
-                Err(super::internal("a worker process does not answer").into())
+                Err(crate::internal("a worker process does not answer").into())
             }
         }
     }
@@ -167,7 +167,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // The end of its input tells it to release and to end.
+        // At the end of its input it releases what it holds and exits.
         drop(self.input.take());
         for _ in 0..200 {
             match self.process.try_wait() {
@@ -181,5 +181,5 @@ impl Drop for Member {
 }
 
 fn failed(error: &std::io::Error) -> Error {
-    super::internal(format!("cannot run a worker process: {error}"))
+    crate::internal(format!("cannot run a worker process: {error}"))
 }

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 /// What to measure, and for how long.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// Seconds for each cell of the table
     #[arg(long, value_name = "N", default_value = "1", value_parser = seconds)]
-    pub(crate) seconds: Duration,
+    pub seconds: Duration,
     /// Short cells and few holds: to see that it works, not how fast it is
     #[arg(long)]
-    pub(crate) quick: bool,
+    pub quick: bool,
     /// Measure only these
     #[arg(long, value_name = "CELL", value_delimiter = ',')]
-    pub(crate) only: Vec<Cell>,
+    pub only: Vec<Cell>,
 }
 
 /// The parts of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Cell {
+pub enum Cell {
     /// The fewest raw operations that a lock needs, at 1, 8 and 64 workers.
     Floor,
     /// Acquire and release, each worker its own name, at 1, 8 and 64 workers.

@@ -1,4 +1,4 @@
-//! One measured cell: workers that do the same for a time.
+//! One cell: workers that repeat the same step for a time.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,35 +8,35 @@ use std::time::Duration;
 use clinch::Result;
 use tokio::task::JoinSet;
 
-use super::hist::{Percentiles, Spans};
-use super::lab::{Halt, Lab};
+use crate::hist::{Percentiles, Spans};
+use crate::lab::{Halt, Lab};
 
-/// The most steps of one worker: nothing runs for ever.
+/// Upper bound on the steps of one worker.
 const MOST: u64 = 1_000_000_000;
-/// How long workers may take to end after they were told to.
+/// How long workers may take to end after the cell.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What one worker of a cell does again and again.
-pub(super) trait Work: Send + 'static {
-    /// One step; gives the span that counts, or `None` when it came to nothing.
+/// The step that one worker of a cell repeats.
+pub(crate) trait Work: Send + 'static {
+    /// Runs one step; returns the span to record, or `None` if the step failed.
     fn step(&mut self) -> impl Future<Output = Result<Option<Duration>>> + Send;
 }
 
-/// What the workers of a cell saw.
+/// What the workers of a cell recorded.
 #[derive(Debug)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     /// Steps per second.
-    pub(super) rate: f64,
-    pub(super) spans: Spans,
-    /// Steps of each worker while it was measured.
-    pub(super) counts: Vec<u64>,
-    /// Operations at the engine for each step, over the whole run with its warm-up.
-    pub(super) operations: f64,
+    pub(crate) rate: f64,
+    pub(crate) spans: Spans,
+    /// Measured steps of each worker.
+    pub(crate) counts: Vec<u64>,
+    /// Operations at the engine per step, with the warm-up.
+    pub(crate) operations: f64,
 }
 
 impl Measured {
-    /// Most steps of a worker by the fewest; `None` when one came never to its turn.
-    pub(super) fn fairness(&self) -> Option<f64> {
+    /// Most steps of a worker divided by the fewest; `None` if a worker had none.
+    pub(crate) fn fairness(&self) -> Option<f64> {
         let most = self.counts.iter().max().copied().unwrap_or_default();
         let fewest = self.counts.iter().min().copied().unwrap_or_default();
         ratio(to_f64(most), to_f64(fewest))
@@ -45,33 +45,33 @@ impl Measured {
 
 /// Several rounds of one cell.
 #[derive(Debug, Default)]
-pub(super) struct Rounds(Vec<Measured>);
+pub(crate) struct Rounds(Vec<Measured>);
 
 impl Rounds {
-    pub(super) fn push(&mut self, round: Measured) {
+    pub(crate) fn push(&mut self, round: Measured) {
         self.0.push(round);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The rate of the round in the middle: a disturbance of one round does not show in it.
-    pub(super) fn rate(&self) -> f64 {
+    /// The median rate: a disturbance of one round does not show in it.
+    pub(crate) fn rate(&self) -> f64 {
         let mut rates: Vec<f64> = self.0.iter().map(|round| round.rate).collect();
         rates.sort_by(f64::total_cmp);
         rates.get(rates.len() / 2).copied().unwrap_or_default()
     }
 
-    /// Operations for each step, on average.
-    pub(super) fn operations(&self) -> f64 {
+    /// Mean operations per step.
+    pub(crate) fn operations(&self) -> f64 {
         let sum: f64 = self.0.iter().map(|round| round.operations).sum();
         let rounds = u64::try_from(self.0.len()).unwrap_or(u64::MAX);
         ratio(sum, to_f64(rounds)).unwrap_or_default()
     }
 
-    /// Percentiles of all rounds together: a disturbance does show in these.
-    pub(super) fn percentiles(&self) -> Result<Percentiles> {
+    /// Percentiles of all rounds together, so a disturbance of one round shows.
+    pub(crate) fn percentiles(&self) -> Result<Percentiles> {
         let mut spans = Spans::new()?;
         for round in &self.0 {
             spans.add(&round.spans)?;
@@ -86,16 +86,16 @@ const OVER: u8 = 2;
 
 /// How long a cell runs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
+pub(crate) struct Times {
     /// Before it is measured.
-    pub(super) warm_up: Duration,
+    pub(crate) warm_up: Duration,
     /// While it is measured.
-    pub(super) span: Duration,
+    pub(crate) span: Duration,
 }
 
 impl Times {
     /// For one of several rounds.
-    pub(super) fn share(self, rounds: u32) -> Self {
+    pub(crate) fn share(self, rounds: u32) -> Self {
         Self {
             warm_up: self.warm_up / rounds,
             span: self.span / rounds,
@@ -103,7 +103,7 @@ impl Times {
     }
 }
 
-/// Tells the workers that it is over, also when the cell is dropped half-way.
+/// Ends the workers, also when the cell is dropped early.
 struct Phase(Arc<AtomicU8>);
 
 impl Drop for Phase {
@@ -112,16 +112,16 @@ impl Drop for Phase {
     }
 }
 
-/// What one worker saw.
+/// What one worker recorded.
 struct Seen<W> {
     worker: W,
     spans: Spans,
-    /// All steps, with those of the warm-up.
+    /// All steps, with the warm-up.
     steps: u64,
 }
 
-/// Runs the workers through a warm-up and the measured time, and gives them back.
-pub(super) async fn run<W: Work>(
+/// Runs the workers through a warm-up and the measured time, and returns them.
+pub(crate) async fn run<W: Work>(
     lab: &Lab,
     times: Times,
     workers: Vec<W>,
@@ -167,13 +167,13 @@ async fn join<W: Work>(
     loop {
         let joined = tokio::select! {
             joined = tasks.join_next() => joined,
-            () = &mut patience => return Err(super::internal("a worker did not end in time").into()),
+            () = &mut patience => return Err(crate::internal("a worker did not end in time").into()),
         };
         match joined {
             None => return Ok(seen),
             Some(Ok(one)) => seen.push(one?),
             Some(Err(error)) => {
-                return Err(super::internal(format!("a worker failed: {error}")).into());
+                return Err(crate::internal(format!("a worker failed: {error}")).into());
             }
         }
     }
@@ -190,7 +190,7 @@ async fn work<W: Work>(mut worker: W, phase: Arc<AtomicU8>) -> Result<Seen<W>> {
             (WARM_UP | MEASURED, _) => {}
             _ => break,
         }
-        // A store that always answers at once must not starve the other workers.
+        // A store that always replies at once must not starve the other workers.
         tokio::task::coop::consume_budget().await;
     }
     Ok(Seen {
@@ -200,16 +200,16 @@ async fn work<W: Work>(mut worker: W, phase: Arc<AtomicU8>) -> Result<Seen<W>> {
     })
 }
 
-/// `a` by `b`, where there is a `b`.
-pub(super) fn ratio(a: f64, b: f64) -> Option<f64> {
+/// `a / b`; `None` if `b` is 0.
+pub(crate) fn ratio(a: f64, b: f64) -> Option<f64> {
     (b > 0.0).then(|| a / b)
 }
 
-/// A count as a number to divide by.
+/// A count as a number to divide.
 #[expect(
     clippy::cast_precision_loss,
     reason = "three digits are all that counts"
 )]
-pub(super) fn to_f64(count: u64) -> f64 {
+pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
 }

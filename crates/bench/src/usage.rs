@@ -1,4 +1,4 @@
-//! What this process has used of the machine so far.
+//! CPU time and wake-ups of this process so far.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// CPU time and wake-ups.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// CPU time of all threads.
-    pub(super) cpu: Duration,
-    /// How often any thread gave up the CPU to wait: each end of such a wait is a wake-up.
-    pub(super) switches: u64,
+    pub(crate) cpu: Duration,
+    /// Voluntary context switches of all threads: each ends with a wake-up.
+    pub(crate) switches: u64,
 }
 
 /// CPU time of all threads of this process.
-pub(super) fn cpu() -> Duration {
+pub(crate) fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(
         time.tv_sec.unsigned_abs(),
@@ -22,8 +22,8 @@ pub(super) fn cpu() -> Duration {
     )
 }
 
-/// CPU time and wake-ups of this process; the latter 0 where `/proc` is missing.
-pub(super) fn now() -> Usage {
+/// CPU time and wake-ups of this process; the latter are 0 without `/proc`.
+pub(crate) fn now() -> Usage {
     let tasks = std::fs::read_dir("/proc/self/task");
     let status = |task: std::io::Result<std::fs::DirEntry>| {
         std::fs::read_to_string(task.ok()?.path().join("status")).ok()

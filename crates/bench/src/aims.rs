@@ -1,23 +1,23 @@
-//! What a store aims at: for information, never a reason to fail.
+//! The aims of each store: for information, never a reason to fail.
 
 use serde::Serialize;
 
-use super::cell::ratio;
-use super::report::{ProcessesRow, Report, UncontendedRow};
+use crate::cell::ratio;
+use crate::report::{ProcessesRow, Report, UncontendedRow};
 
-/// An aim, and what was seen of it.
+/// An aim, and the figure of this run.
 #[derive(Debug, Serialize)]
-pub(super) struct Aim {
-    pub(super) aim: &'static str,
+pub(crate) struct Aim {
+    pub(crate) aim: &'static str,
     /// Whether `seen` should be at least or at most `wanted`.
-    pub(super) at_least: bool,
-    pub(super) wanted: f64,
-    pub(super) seen: f64,
-    pub(super) met: bool,
+    pub(crate) at_least: bool,
+    pub(crate) wanted: f64,
+    pub(crate) seen: f64,
+    pub(crate) met: bool,
 }
 
 /// The aims that this run has figures for.
-pub(super) fn of(report: &Report) -> Vec<Aim> {
+pub(crate) fn of(report: &Report) -> Vec<Aim> {
     let aims = match report.store {
         "sqlite" => embedded(report),
         "redis" | "rediss" | "redis+unix" => redis(report),
@@ -98,14 +98,14 @@ fn mysql(report: &Report) -> Vec<Option<Aim>> {
     // A pair of the floor is two commits.
     let floor = report.floor.iter().find(|row| row.workers == 1);
     let commit = floor.map(|row| row.latency.p50_us / 2.0);
-    let classic = |workers| uncontended(report, workers).and_then(|row| row.ratio_to_classic);
+    let naive = |workers| uncontended(report, workers).and_then(|row| row.ratio_to_classic);
     vec![
         one,
         eight,
         many,
-        least("uncontended, 1 worker : usual lock", 1.0, classic(1)),
-        least("uncontended, 8 workers : usual lock", 1.0, classic(8)),
-        least("uncontended, 64 workers : usual lock", 1.0, classic(64)),
+        least("uncontended, 1 worker : usual lock", 1.0, naive(1)),
+        least("uncontended, 8 workers : usual lock", 1.0, naive(8)),
+        least("uncontended, 64 workers : usual lock", 1.0, naive(64)),
         most(
             "hand-over between processes : one commit, p50",
             3.0,
@@ -206,14 +206,14 @@ fn renewal(report: &Report) -> Option<Aim> {
 }
 
 fn least(aim: &'static str, wanted: f64, seen: Option<f64>) -> Option<Aim> {
-    seen.map(|seen| judge(aim, true, wanted, seen))
+    seen.map(|seen| compare(aim, true, wanted, seen))
 }
 
 fn most(aim: &'static str, wanted: f64, seen: Option<f64>) -> Option<Aim> {
-    seen.map(|seen| judge(aim, false, wanted, seen))
+    seen.map(|seen| compare(aim, false, wanted, seen))
 }
 
-fn judge(aim: &'static str, at_least: bool, wanted: f64, seen: f64) -> Aim {
+fn compare(aim: &'static str, at_least: bool, wanted: f64, seen: f64) -> Aim {
     Aim {
         aim,
         at_least,

@@ -1,4 +1,4 @@
-//! One name that all tasks of this process want.
+//! One name, tasks of this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use clinch::{Clock, Lock, Result};
 
-use super::cell::{self, Work, ratio};
-use super::lab::{Halt, Lab};
-use super::report::{ContendedRow, Report};
+use crate::cell::{self, Work, ratio};
+use crate::lab::{Halt, Lab};
+use crate::report::{ContendedRow, Report};
 
-/// How many tasks want the name.
+/// How many tasks there are.
 const TASKS: [u64; 3] = [2, 8, 64];
 
-/// What the lock protects: plain loads and stores, which only the lock keeps apart.
+/// The data that the lock protects: plain loads and stores, which only the lock orders.
 #[derive(Debug, Default)]
 struct Cell {
-    /// Who is inside; 0 when nobody is.
+    /// The task inside; 0 if none is.
     holder: AtomicU64,
-    /// The token of the last one who entered; 0 on a store without tokens.
+    /// The token of the last task that entered; 0 on a store without tokens.
     token: AtomicU64,
     violations: AtomicU64,
 }
@@ -48,7 +48,7 @@ impl Cell {
     }
 }
 
-/// One of those who want the name.
+/// One task.
 struct Rival {
     me: u64,
     lock: Lock,
@@ -71,7 +71,7 @@ impl Work for Rival {
 }
 
 /// Measures with hand-over inside the process, and `fair`, at 2, 8 and 64 tasks.
-pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
+pub(crate) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
     for fair in [false, true] {
         if fair && !lab.has_queue() {
             report.skip("contended, fair", "this store has no queue");

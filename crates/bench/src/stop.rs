@@ -1,4 +1,4 @@
-//! How a run is told to end early.
+//! The flag that ends a run early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,13 +8,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Set by a signal: the cell under way ends, holds are released, figures are printed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stop(Arc<AtomicUsize>);
+pub(crate) struct Stop(Arc<AtomicUsize>);
 
 impl Stop {
     /// A flag that INT, TERM and HUP set. The second signal ends the process at once.
-    pub(super) fn on_signals() -> Result<Self> {
+    pub(crate) fn on_signals() -> Result<Self> {
         let stop = Self::default();
-        let failed = |error| super::internal(format!("cannot listen to signals: {error}"));
+        let failed = |error| crate::internal(format!("cannot listen to signals: {error}"));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let number = usize::try_from(signal).unwrap_or_default();
             let again = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -28,12 +28,12 @@ impl Stop {
     }
 
     /// Whether it is time to end.
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
     /// Ends a run without a signal.
-    pub(super) fn set(&self) {
+    pub(crate) fn set(&self) {
         let hang_up = usize::try_from(SIGHUP).unwrap_or(1);
         let _ = self
             .0
@@ -41,7 +41,7 @@ impl Stop {
     }
 
     /// The exit status: that of the signal, if there was one.
-    pub(super) fn status(&self) -> i32 {
+    pub(crate) fn status(&self) -> i32 {
         match self.0.load(Ordering::Relaxed) {
             0 => 0,
             signal => i32::try_from(signal).map_or(1, |signal| 128 + signal),

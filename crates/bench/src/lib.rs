@@ -1,24 +1,26 @@
-//! `clinch bench`: what this store costs, beside the least that its engine could cost.
+//! Measures a clinch store beside the least that its engine could cost: the library behind `clinch bench`.
 //!
-//! One run measures the floor and the lock on the same store, so that ratios mean something on any
+//! One run measures the raw engine and the lock on the same store, so that ratios mean something on any
 //! machine. Cells run one after the other, each with a warm-up:
 //!
-//! - [`cell`]: runs workers for a time and collects what they saw; [`hist`]: percentiles.
-//! - [`pairs`]: [`floor`] and [`uncontended`] in turn; [`contended`]: one name, tasks of this process.
-//! - [`processes`], [`handover`]: other processes; [`child`] starts and talks to them, and
-//!   [`worker`] is what runs in them.
-//! - [`renewal`]: the price of holding; [`command`]: `clinch run` beside `flock`.
-//! - [`report`]: the figures (and the fields of `--json`); [`aims`], [`table`]: how people read them.
+//! - `cell`: runs workers for a time and collects what they measured; `hist`: percentiles.
+//! - [`baseline`]: each engine without clinch; `baseline_workers`: workers that run it.
+//! - `pairs`: the baselines and `uncontended` in turn; `contended`: one name, tasks of this process.
+//! - `processes`, `handover`: other processes; `child` starts and controls them, and
+//!   `worker` is what runs in them.
+//! - `renewal`: the cost of holding; `command`: `clinch run` beside `flock`.
+//! - `report`: the figures (and the fields of `--json`); `aims`, `table`: for people.
 //!
-//! Every name lies under a random prefix, and nothing of it stays in the store.
+//! Every name has a random prefix, and nothing of it stays in the store.
 
 mod aims;
 mod args;
+pub mod baseline;
+mod baseline_workers;
 mod cell;
 mod child;
 mod command;
 mod contended;
-mod floor;
 mod handover;
 mod hist;
 mod lab;
@@ -35,21 +37,20 @@ mod worker;
 
 use std::io::Write as _;
 
-pub(crate) use args::{Args, Cell};
-use clinch::{Clinch, Connect, Error, ErrorKind, Result};
+pub use args::{Args, Cell};
+use baseline::Engine;
+use clinch::{ClientId, Clinch, Connect, Error, ErrorKind, Result};
 use lab::{Halt, Lab};
 use report::Report;
 use stop::Stop;
-pub(crate) use worker::{Args as WorkerArgs, run as work};
+pub use worker::{Args as WorkerArgs, run as work};
 
-/// Measures the store at `url` (the default store without one), prints the figures, and gives the
-/// exit status.
-pub(crate) fn run(
-    args: &Args,
-    url: Option<&str>,
-    namespace: Option<&str>,
-    json: bool,
-) -> Result<i32> {
+/// Measures the store at `url` (the default store without one), prints the figures, and returns the exit
+/// status.
+///
+/// It starts this same executable again as `bench-worker` with the options of [`WorkerArgs`], and the store in
+/// `CLINCH_STORE` and `CLINCH_NAMESPACE`; that command must call [`work`].
+pub fn run(args: &Args, url: Option<&str>, namespace: &str, json: bool) -> Result<i32> {
     let stop = Stop::on_signals()?;
     let runtime = runtime()?;
     let (report, failed) = runtime.block_on(measure(args, url, namespace, &stop))?;
@@ -58,7 +59,7 @@ pub(crate) fn run(
             .map_err(|error| internal(format!("cannot write JSON: {error}")))?,
         false => table::render(&report),
     };
-    // A reader that has gone does not want the figures.
+    // Ignored: a reader that is gone does not need the figures.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
     match failed {
         Some(error) => Err(error),
@@ -66,11 +67,11 @@ pub(crate) fn run(
     }
 }
 
-/// Runs the cells in turn. What was measured before a failure or a signal is in the report.
+/// Runs the cells in turn. The report has what was measured before a failure or a signal.
 async fn measure(
     args: &Args,
     url: Option<&str>,
-    namespace: Option<&str>,
+    namespace: &str,
     stop: &Stop,
 ) -> Result<(Report, Option<Error>)> {
     let clinch = connect(url, namespace).await?;
@@ -80,6 +81,7 @@ async fn measure(
     lab.progress.clear();
     report.left_behind = lab.left_behind().await;
     report.aims = aims::of(&report);
+    lab.close().await?;
     clinch.close().await?;
     match outcome {
         Ok(()) => Ok((report, None)),
@@ -113,21 +115,26 @@ async fn cells(args: &Args, lab: &Lab, report: &mut Report) -> Result<(), Halt> 
     Ok(())
 }
 
-async fn connect(url: Option<&str>, namespace: Option<&str>) -> Result<Clinch> {
-    let mut connect = match url {
+async fn connect(url: Option<&str>, namespace: &str) -> Result<Clinch> {
+    let connect = match url {
         Some(url) => Connect::new(url),
         None => Connect::default_store(),
     };
-    if let Some(namespace) = namespace {
-        connect = connect.namespace(namespace);
-    }
-    connect.open().await
+    connect.namespace(namespace).open().await
 }
 
-/// Two threads for the tasks, on any machine: figures of different runs can be compared.
+/// The engine behind the store, without clinch.
+async fn engine(url: Option<&str>, id: ClientId) -> Result<Option<Box<dyn Engine>>> {
+    let url = url.unwrap_or("sqlite:").parse()?;
+    baseline::open(&url, &id.to_string()).await
+}
+
+/// Two threads for the tasks on any machine, so that figures of different runs can be compared. The baselines do
+/// their I/O on them, too.
 fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .enable_all()
         .build()
         .map_err(|error| internal(format!("cannot start a runtime: {error}")))
 }

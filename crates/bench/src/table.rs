@@ -1,7 +1,7 @@
-//! The figures as people read them.
+//! The figures as a table for people.
 
-use super::hist::Percentiles;
-use super::report::Report;
+use crate::hist::Percentiles;
+use crate::report::Report;
 
 /// Rows of cells: the first column to the left, figures to the right.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Table {
 }
 
 /// The whole report.
-pub(super) fn render(report: &Report) -> String {
+pub(crate) fn render(report: &Report) -> String {
     let mut parts = vec![heading(report)];
     parts.extend(pairs(report));
     parts.extend(contended(report));

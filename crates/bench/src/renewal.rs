@@ -1,14 +1,14 @@
-//! The price of keeping many holds.
+//! The cost of keeping many holds.
 
 use std::time::Duration;
 
 use clinch::{Clinch, Guard, Result};
 use tokio::task::JoinSet;
 
-use super::cell::to_f64;
-use super::lab::{Halt, Lab};
-use super::report::{RenewalRow, Report};
-use super::usage;
+use crate::cell::to_f64;
+use crate::lab::{Halt, Lab};
+use crate::report::{RenewalRow, Report};
+use crate::usage;
 
 /// The load that the figure is given for.
 const HOLDS: u64 = 10_000;
@@ -16,7 +16,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// How many tasks take and release the holds.
 const HANDS: u64 = 64;
 
-/// How it is measured.
+/// The load that is measured.
 struct Plan {
     holds: u64,
     lease: Duration,
@@ -24,7 +24,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// The load itself for one and a half of its cycles, or a small one whose cycle is short.
+    /// The full load for one and a half renewal cycles, or a small load with a short cycle.
     fn new(quick: bool) -> Self {
         match quick {
             false => Self {
@@ -40,14 +40,14 @@ impl Plan {
         }
     }
 
-    /// What to multiply the measured load with to get the load of 10,000 holds of 30 s.
+    /// The factor from the measured load to 10,000 holds of 30 s.
     fn scale(&self) -> f64 {
         to_f64(HOLDS) / to_f64(self.holds) * self.lease.as_secs_f64() / LEASE.as_secs_f64()
     }
 }
 
-/// Takes the holds, and looks at the CPU time of this process while they are renewed.
-pub(super) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
+/// Takes the holds, and measures the CPU time of this process while they are renewed.
+pub(crate) async fn measure(lab: &Lab, report: &mut Report) -> Result<(), Halt> {
     let plan = Plan::new(lab.quick);
     let holds = plan.holds;
     lab.progress.say(&format!("renewal: taking {holds} holds"));
@@ -117,7 +117,7 @@ async fn take(lab: &Lab, plan: &Plan) -> Result<Vec<Guard>, Halt> {
         match joined {
             Ok(Ok(more)) => guards.extend(more),
             Ok(Err(error)) => failed = Some(error),
-            Err(error) => failed = Some(super::internal(format!("a worker failed: {error}"))),
+            Err(error) => failed = Some(crate::internal(format!("a worker failed: {error}"))),
         }
     }
     let halt = match (failed, lab.stop.is_set()) {
@@ -133,7 +133,7 @@ async fn one(clinch: &Clinch, name: &str, lease: Duration) -> Result<Guard> {
     clinch.lock(name).lease(lease).acquire().await
 }
 
-/// Gives all holds back, many at a time.
+/// Releases all holds, many at a time.
 async fn release(guards: Vec<Guard>) -> Result<()> {
     let mut shares: Vec<Vec<Guard>> = (0..HANDS).map(|_| Vec::new()).collect();
     for (number, guard) in guards.into_iter().enumerate() {
@@ -152,7 +152,7 @@ async fn release(guards: Vec<Guard>) -> Result<()> {
         });
     }
     while let Some(joined) = hands.join_next().await {
-        joined.map_err(|error| super::internal(format!("a worker failed: {error}")))??;
+        joined.map_err(|error| crate::internal(format!("a worker failed: {error}")))??;
     }
     Ok(())
 }

@@ -1,15 +1,14 @@
-//! The lock that nobody else wants, beside the least that it can cost and the lock that people
-//! usually write.
+//! The uncontended lock, beside the floor and the naive lock.
 //!
-//! They are measured in turn, several times, so that whatever else the machine does meets all
-//! alike and their ratios stand.
+//! They are measured in turn, several times, so that other load on the machine affects all of them
+//! alike and the ratios stay valid.
 
-use super::args::{Args, Cell};
-use super::cell::{self, Rounds, Work, ratio};
-use super::floor::{self, Kind, Raw};
-use super::lab::{Halt, Lab};
-use super::report::{FloorRow, Report, UncontendedRow};
-use super::uncontended;
+use crate::args::{Args, Cell};
+use crate::baseline_workers::{self, Kind, Raw};
+use crate::cell::{self, Rounds, Work, ratio};
+use crate::lab::{Halt, Lab};
+use crate::report::{FloorRow, Report, UncontendedRow};
+use crate::uncontended;
 
 /// How many workers there are.
 const WORKERS: [u64; 3] = [1, 8, 64];
@@ -17,10 +16,10 @@ const WORKERS: [u64; 3] = [1, 8, 64];
 const ROUNDS: u32 = 3;
 
 /// Measures at 1, 8 and 64 workers.
-pub(super) async fn measure(args: &Args, lab: &Lab, report: &mut Report) -> Result<(), Halt> {
+pub(crate) async fn measure(args: &Args, lab: &Lab, report: &mut Report) -> Result<(), Halt> {
     for count in WORKERS {
         let mut raw = Series::raw(args, lab, Kind::Floor, count).await?;
-        let mut classic = Series::raw(args, lab, Kind::Classic, count).await?;
+        let mut naive = Series::raw(args, lab, Kind::NaiveLock, count).await?;
         let mut alone = Series::new(
             "uncontended",
             args.wants(Cell::Uncontended)
@@ -28,13 +27,13 @@ pub(super) async fn measure(args: &Args, lab: &Lab, report: &mut Report) -> Resu
         );
         for _ in 0..ROUNDS {
             raw.round(lab, count).await?;
-            classic.round(lab, count).await?;
+            naive.round(lab, count).await?;
             alone.round(lab, count).await?;
         }
         report.floor.extend(raw.row(count)?);
-        report.classic.extend(classic.row(count)?);
+        report.classic.extend(naive.row(count)?);
         if !alone.rounds.is_empty() {
-            let row = row(report, count, &alone.rounds, &raw.rounds, &classic.rounds)?;
+            let row = row(report, count, &alone.rounds, &raw.rounds, &naive.rounds)?;
             report.uncontended.push(row);
         }
     }
@@ -44,7 +43,7 @@ pub(super) async fn measure(args: &Args, lab: &Lab, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// Workers of one kind, and what was seen of them so far.
+/// Workers of one kind, and what they have measured so far.
 struct Series<W> {
     what: &'static str,
     workers: Option<Vec<W>>,
@@ -77,10 +76,10 @@ impl Series<Raw> {
     async fn raw(args: &Args, lab: &Lab, kind: Kind, count: u64) -> Result<Self, Halt> {
         let what = match kind {
             Kind::Floor => "the floor",
-            Kind::Classic => "the usual lock",
+            Kind::NaiveLock => "the usual lock",
         };
         let workers = match args.wants(Cell::Floor) {
-            true => floor::workers(lab, kind, count).await?,
+            true => baseline_workers::workers(lab, kind, count).await?,
             false => None,
         };
         Ok(Self::new(what, workers))
@@ -104,7 +103,7 @@ fn row(
     workers: u64,
     lock: &Rounds,
     floor: &Rounds,
-    classic: &Rounds,
+    naive: &Rounds,
 ) -> Result<UncontendedRow, Halt> {
     let rate = lock.rate();
     Ok(UncontendedRow {
@@ -113,7 +112,7 @@ fn row(
         latency: lock.percentiles()?,
         operations_per_acquisition: lock.operations(),
         ratio_to_floor: ratio(rate, floor.rate()),
-        ratio_to_classic: ratio(rate, classic.rate()),
+        ratio_to_classic: ratio(rate, naive.rate()),
         ratio_to_one_worker: ratio(rate, report.uncontended_rate(1).unwrap_or(rate)),
     })
 }

@@ -178,24 +178,6 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Operations (requests, transactions) that this client has sent to the engine so far.
     fn operations(&self) -> u64;
 
-    /// The fewest raw operations of this engine that a lock needs, for `clinch bench` to compare
-    /// with; `None` where there is nothing below the lock.
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        Ok(None)
-    }
-
-    /// The lock that people usually write on this engine, as raw operations, for `clinch bench` to
-    /// measure beside ours; `None` where there is none to speak of.
-    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
-        Ok(None)
-    }
-
-    /// The quickest way in which processes can pass a token on with this engine, for `clinch bench`
-    /// to compare hand-overs with; `None` where there is none.
-    async fn baton(&self, _name: &str) -> Result<Option<Box<dyn Baton>>> {
-        Ok(None)
-    }
-
     /// Ends the session cleanly: releases what is left and stops background work.
     ///
     /// The engine calls it after it has released every hold and withdrawn every claim, as far as the
@@ -207,70 +189,4 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     ///   whose session ended every claim of this client may answer
     ///   [`ErrorKind::Closed`](crate::ErrorKind) instead.
     async fn close(&self) -> Result<()>;
-}
-
-/// Raw operations through the same driver: what a lock on this engine can cost at least.
-///
-/// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// use clinch_core::store::Floor;
-/// struct Map(std::collections::HashSet<u64>);
-///
-/// #[async_trait::async_trait]
-/// impl Floor for Map {
-///     async fn pair(&mut self, key: u64) -> clinch_core::Result<()> {
-///         assert!(self.0.insert(key) && self.0.remove(&key));
-///         Ok(())
-///     }
-/// }
-/// Map(Default::default()).pair(7).await?;
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
-/// ```
-#[async_trait]
-pub trait Floor: Send {
-    /// One acquire-and-release worth of raw operations on the key with this number.
-    async fn pair(&mut self, key: u64) -> Result<()>;
-}
-
-/// A bare token that processes pass on: no lease, no owner, no safety, only speed.
-///
-/// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// use clinch_core::store::Baton;
-/// use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-/// struct Channel(UnboundedSender<()>, UnboundedReceiver<()>);
-///
-/// #[async_trait::async_trait]
-/// impl Baton for Channel {
-///     async fn take(&mut self) -> clinch_core::Result<()> {
-///         self.1.recv().await;
-///         Ok(())
-///     }
-///     async fn pass(&mut self) -> clinch_core::Result<()> {
-///         self.0.send(()).ok();
-///         Ok(())
-///     }
-///     async fn remove(&mut self) -> clinch_core::Result<()> {
-///         Ok(())
-///     }
-/// }
-/// let (to, from) = unbounded_channel();
-/// let mut baton = Channel(to, from);
-/// baton.pass().await?; // somebody brings it
-/// baton.take().await?;
-/// baton.remove().await?;
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
-/// ```
-#[async_trait]
-pub trait Baton: Send {
-    /// Waits for the token and takes it.
-    async fn take(&mut self) -> Result<()>;
-
-    /// Gives it to whoever waits, or brings it.
-    async fn pass(&mut self) -> Result<()>;
-
-    /// Leaves nothing of it at the engine.
-    async fn remove(&mut self) -> Result<()>;
 }

@@ -13,7 +13,6 @@ mod config;
 mod doctor;
 mod error;
 mod events;
-mod floor;
 pub mod forms;
 mod general;
 mod group;

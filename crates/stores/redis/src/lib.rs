@@ -15,7 +15,6 @@ mod doctor;
 mod error;
 mod events;
 pub mod fence;
-mod floor;
 mod group;
 mod guest;
 mod inspect;

@@ -14,7 +14,6 @@ mod doctor;
 mod doubt;
 mod error;
 mod events;
-mod floor;
 mod fresh;
 mod inspect;
 mod janitor;

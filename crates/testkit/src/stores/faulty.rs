@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use clinch_core::memory::{Fault, Faults, Op};
 use clinch_core::store::{
-    Baton, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness, Hold, LockView,
-    ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wake, Wakes,
+    Claim, ClaimReply, Doubts, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
+    RenewReply, Renewal, Store, StoreInfo, Wake, Wakes,
 };
 use clinch_core::{Clock, Effect, Error, ErrorKind, Name, RequestId, Result, keeper};
 use tokio::sync::watch;
@@ -308,18 +308,6 @@ impl Store for Faulty {
 
     fn operations(&self) -> u64 {
         self.inner.operations()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        self.inner.floor().await
-    }
-
-    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
-        self.inner.classic().await
-    }
-
-    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        self.inner.baton(name).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Capability, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness, Hold,
-    LockView, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Capability, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Freshness, Hold, LockView,
+    ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
 use clinch_core::{Name, Result};
 
@@ -106,18 +106,6 @@ impl Store for Without {
 
     fn operations(&self) -> u64 {
         self.inner.operations()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        self.inner.floor().await
-    }
-
-    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
-        self.inner.classic().await
-    }
-
-    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        self.inner.baton(name).await
     }
 
     async fn close(&self) -> Result<()> {

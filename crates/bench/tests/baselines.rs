@@ -1,6 +1,10 @@
 //! Each engine's baselines run, exclude what they should, and leave nothing behind.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and uses its own runtime"
+)]
 
 use std::time::Duration;
 

@@ -17,7 +17,6 @@ mod doctor;
 mod error;
 mod events;
 pub mod fence;
-mod floor;
 mod inspect;
 mod keys;
 mod lease;
@@ -27,6 +26,8 @@ mod mirror;
 mod open;
 mod ours;
 mod promises;
+#[doc(hidden)]
+pub mod raw;
 mod record;
 mod renew;
 mod session;

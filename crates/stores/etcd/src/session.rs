@@ -147,35 +147,6 @@ impl Session {
         }
     }
 
-    /// A request that may take as long as it likes.
-    pub(crate) async fn call_patiently<Q, A>(
-        self: &Arc<Self>,
-        path: &'static str,
-        message: Q,
-    ) -> Result<A, Trouble>
-    where
-        Q: prost::Message + 'static,
-        A: prost::Message + Default + 'static,
-    {
-        let live = self.live().await?;
-        self.count();
-        let reply = async {
-            let mut grpc = live.grpc();
-            grpc.ready()
-                .await
-                .map_err(|error| Status::from_error(error.into()))?;
-            let codec = ProstCodec::<Q, A>::default();
-            grpc.unary(
-                live.request(message),
-                PathAndQuery::from_static(path),
-                codec,
-            )
-            .await
-        };
-        let reply = reply.await.map_err(|status| live.theirs(status))?;
-        Ok(reply.into_inner())
-    }
-
     pub(crate) async fn call_on<Q, A>(
         &self,
         live: &Live,

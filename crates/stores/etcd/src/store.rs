@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
-    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, Limits, LockView,
+    OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
-use clinch_core::{ClientId, Error, ErrorKind, MAX_NAME, Name, Result, keeper};
+use clinch_core::{Error, ErrorKind, MAX_NAME, Name, Result, keeper};
 
 use crate::config::Config;
 use crate::core::Core;
 use crate::error::Trouble;
-use crate::floor::{LockBaton, PutFloor};
 use crate::keys::Keys;
 use crate::leases::Leases;
 use crate::session::Session;
@@ -34,7 +33,6 @@ use crate::{doctor, promises};
 #[derive(Debug)]
 pub struct EtcdStore {
     info: StoreInfo,
-    me: ClientId,
     core: Core,
 }
 
@@ -55,7 +53,6 @@ impl EtcdStore {
         info.limits.min_lease = least.max(Duration::from_secs(1));
         Ok(Self {
             info,
-            me,
             core: Core::new(session, keys, leases, unique),
         })
     }
@@ -154,18 +151,6 @@ impl Store for EtcdStore {
 
     fn operations(&self) -> u64 {
         self.core.session.requests()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let (session, leases) = (self.core.session.clone(), &self.core.leases);
-        let floor = PutFloor::new(session, leases, &self.me.to_string()).await;
-        Ok(Some(Box::new(floor.map_err(explain)?)))
-    }
-
-    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        let (session, leases) = (self.core.session.clone(), &self.core.leases);
-        let baton = LockBaton::new(session, leases, name).await;
-        Ok(Some(Box::new(baton.map_err(explain)?)))
     }
 
     async fn close(&self) -> Result<()> {

@@ -13,7 +13,6 @@ mod config;
 mod doctor;
 mod error;
 mod events;
-mod floor;
 pub mod forms;
 mod general;
 mod group;
@@ -25,6 +24,8 @@ mod options;
 mod pool;
 mod promises;
 mod quiet;
+#[doc(hidden)]
+pub mod raw;
 mod reaper;
 mod recent;
 mod renewals;

@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
-    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, Limits, LockView,
+    OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
 use clinch_core::{Effect, Error, ErrorKind, MAX_NAME, Name, Result, keeper};
 
 use crate::bell::Bell;
 use crate::config::Config;
 use crate::events::Watching;
-use crate::floor::{Classic, LockBaton, Tables, Updates};
 use crate::general::General;
 use crate::group::Group;
 use crate::inspect;
@@ -41,8 +40,6 @@ pub struct MySqlStore {
     bell: Arc<Bell>,
     group: Arc<Group>,
     watching: Arc<Watching>,
-    /// Of benchmarks.
-    bench: Arc<Tables>,
 }
 
 impl MySqlStore {
@@ -84,7 +81,6 @@ impl MySqlStore {
             info: Self::describe(),
             ns: context.namespace.as_bytes().to_vec(),
             watching: Watching::new(pool.clone(), group.clone(), &context.namespace),
-            bench: Tables::of(me),
             group,
             pool,
             bell,
@@ -265,27 +261,9 @@ impl Store for MySqlStore {
         self.pool.requests()
     }
 
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        Ok(Some(Box::new(
-            Updates::new(self.pool.clone(), &self.bench).await?,
-        )))
-    }
-
-    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
-        Ok(Some(Box::new(
-            Classic::new(self.pool.clone(), &self.bench).await?,
-        )))
-    }
-
-    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        let baton = LockBaton::connect(self.pool.clone(), name).await?;
-        Ok(Some(Box::new(baton)))
-    }
-
     async fn close(&self) -> Result<()> {
-        let removed = self.bench.remove(&self.pool).await;
         self.end();
-        removed.map_err(Self::explain)
+        Ok(())
     }
 }
 

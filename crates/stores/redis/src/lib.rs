@@ -15,7 +15,6 @@ mod doctor;
 mod error;
 mod events;
 pub mod fence;
-mod floor;
 mod group;
 mod guest;
 mod inspect;
@@ -25,6 +24,8 @@ mod listener;
 mod open;
 mod promises;
 mod quorum;
+#[doc(hidden)]
+pub mod raw;
 mod record;
 mod renewals;
 mod replicas;

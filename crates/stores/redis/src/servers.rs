@@ -145,17 +145,6 @@ impl Servers {
         }
     }
 
-    /// The connection to the server of a key, as far as is known.
-    pub(crate) fn at(&self, key: &str) -> Option<Arc<Session>> {
-        match self {
-            Self::One(session, _) => Some(session.clone()),
-            Self::Cluster(cluster) => {
-                let master = cluster.master_of(key)?;
-                Some(cluster.node(&master).commands.clone())
-            }
-        }
-    }
-
     /// Ends the connections, and what runs in the background.
     pub(crate) fn close(&self) {
         match self {

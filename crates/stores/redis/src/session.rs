@@ -71,13 +71,6 @@ pub(crate) struct Live {
     pub(crate) server: Arc<Server>,
 }
 
-impl Live {
-    /// The driver's connection.
-    pub(crate) fn connection(&self) -> MultiplexedConnection {
-        self.connection.clone()
-    }
-}
-
 /// The connection to one server.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -273,19 +266,6 @@ impl Session {
             moves,
             server: Arc::new(server),
         })
-    }
-
-    /// One more connection to the same server, without messages. Runs on the keeper only.
-    pub(crate) async fn another(&self) -> Result<MultiplexedConnection> {
-        let address = self.locate.locate().await?;
-        let to = address.to_string();
-        let failed = |error| connecting(error, &to);
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.config.timeout))
-            .set_response_timeout(None);
-        let client = client(&self.config, &address, &self.config.login).map_err(failed)?;
-        let connection = client.get_multiplexed_async_connection_with_config(&settings);
-        connection.await.map_err(failed)
     }
 
     /// The connection has ended: whoever waits for messages needs another one.

@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold,
-    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
-    mismatch,
+    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, Limits, LockView,
+    OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes, mismatch,
 };
-use clinch_core::{ClientId, Error, ErrorKind, LostReason, MAX_NAME, Name, Result, keeper};
+use clinch_core::{Error, ErrorKind, LostReason, MAX_NAME, Name, Result, keeper};
 
 use crate::cluster::Cluster;
 use crate::config::{Config, Topology};
-use crate::floor::{ListBaton, ScriptFloor};
 use crate::group::{Coming, Group, answered};
 use crate::keys::Keys;
 use crate::record::{Reply, expect, step};
@@ -33,7 +31,6 @@ use crate::{doctor, inspect, promises, sentinel_watch, strict};
 #[derive(Debug)]
 pub struct RedisStore {
     info: StoreInfo,
-    me: ClientId,
     config: Arc<Config>,
     keys: Keys,
     servers: Servers,
@@ -85,7 +82,6 @@ impl RedisStore {
         }
         let store = Self {
             info,
-            me,
             group: Group::new(servers.clone(), &config, &keys),
             config,
             keys,
@@ -325,22 +321,6 @@ impl Store for RedisStore {
 
     fn operations(&self) -> u64 {
         self.servers.commands()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let prefix = ScriptFloor::prefix(self.me);
-        let Some(session) = self.servers.at(&prefix) else {
-            return Ok(None);
-        };
-        Ok(Some(Box::new(ScriptFloor::new(session, prefix))))
-    }
-
-    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        let key = ListBaton::key(name);
-        let Some(session) = self.servers.at(&key) else {
-            return Ok(None);
-        };
-        Ok(Some(Box::new(ListBaton::connect(session, key).await?)))
     }
 
     async fn close(&self) -> Result<()> {

@@ -41,7 +41,6 @@ mod doctor;
 mod error;
 mod events;
 mod file;
-mod floor;
 mod folder;
 mod home;
 mod log;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Guarantees, Hold,
-    Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Guarantees, Hold, Limits,
+    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
 use clinch_core::{ClientId, MAX_NAME, Name, Result, StoreUrl, keeper};
 
@@ -16,7 +16,6 @@ use crate::core::Core;
 use crate::deaths::Deaths;
 use crate::error::{Step, vanished};
 use crate::events::Feed;
-use crate::floor::PairFloor;
 use crate::rows::NameRow;
 use crate::sequence::{Micros, wall};
 use crate::steps::{end_own, run_claim, view};
@@ -282,12 +281,6 @@ impl Store for SqliteStore {
 
     fn operations(&self) -> u64 {
         self.writer.transactions()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let path = self.path();
-        let floor = PairFloor::open(&path, self.me)?;
-        Ok(Some(Box::new(floor)))
     }
 
     async fn close(&self) -> Result<()> {

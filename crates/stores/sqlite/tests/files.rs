@@ -373,23 +373,6 @@ async fn the_doctor_finds_a_healthy_store_and_a_loose_mode() {
     assert_eq!(loose.severity, Severity::Warning);
 }
 
-#[tokio::test]
-async fn the_floor_runs_and_cleans_up() {
-    let folder = Folder::new();
-    let client = folder.client();
-    let mut floor = client.store.floor().await.unwrap().unwrap();
-    for key in 0..10 {
-        floor.pair(key).await.unwrap();
-    }
-    drop(floor);
-    let left: Vec<_> = fs::read_dir(&folder.0)
-        .unwrap()
-        .filter_map(|f| f.unwrap().file_name().into_string().ok())
-        .filter(|f| f.contains("floor"))
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
-}
-
 #[test]
 fn a_folder_of_sessions_that_somebody_else_prepared_is_refused() {
     type Prepare = fn(&Path);

@@ -14,7 +14,6 @@ mod doctor;
 mod doubt;
 mod error;
 mod events;
-mod floor;
 mod fresh;
 mod inspect;
 mod janitor;
@@ -25,6 +24,8 @@ mod open;
 mod paths;
 mod places;
 mod promises;
+#[doc(hidden)]
+pub mod raw;
 mod record;
 mod renew;
 mod scene;

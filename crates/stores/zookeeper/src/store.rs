@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Capabilities, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness,
-    Hold, Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo,
-    Wakes,
+    Capabilities, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Freshness, Hold, Limits,
+    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
 use clinch_core::{Error, MAX_NAME, Name, Result};
 
 use crate::config::Config;
 use crate::core::Core;
 use crate::error::closed;
-use crate::{claim, doctor, events, floor, inspect, leave, promises, renew};
+use crate::{claim, doctor, events, inspect, leave, promises, renew};
 
 /// The shortest lease: shorter sessions are for no ensemble.
 const MIN_LEASE: Duration = Duration::from_millis(200);
@@ -141,21 +140,6 @@ impl Store for ZooKeeperStore {
 
     fn operations(&self) -> u64 {
         self.core.sessions.operations.load(Ordering::Relaxed)
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let floor = floor::NodeFloor::new(&self.core).await.map_err(explain)?;
-        Ok(Some(Box::new(floor)))
-    }
-
-    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
-        let lock = floor::DriverLock::many(&self.core).await;
-        Ok(Some(Box::new(lock.map_err(explain)?)))
-    }
-
-    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        let lock = floor::DriverLock::one(&self.core, name).await;
-        Ok(Some(Box::new(lock.map_err(explain)?)))
     }
 
     async fn close(&self) -> Result<()> {

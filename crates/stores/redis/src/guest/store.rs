@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Busy, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Grant,
-    Guarantees, Hold, Limits, LockView, LostReason, OpenContext, PartyView, Queued, ReleaseReply,
-    RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Busy, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Grant, Guarantees,
+    Hold, Limits, LockView, LostReason, OpenContext, PartyView, Queued, ReleaseReply, RenewReply,
+    Renewal, Store, StoreInfo, Wakes,
 };
 use clinch_core::{
     ClientInfo, Error, ErrorKind, MAX_NAME, Name, OwnerId, RequestId, Result, keeper,
@@ -20,7 +20,6 @@ use super::rooms;
 use crate::config::{self, Config, Topology};
 use crate::doctor;
 use crate::error::strange;
-use crate::floor::ScriptFloor;
 use crate::ledger::{Ledger, TRIES, too_late, window};
 use crate::record::millis;
 use crate::scripts::Call;
@@ -431,11 +430,6 @@ impl Store for GuestStore {
 
     fn operations(&self) -> u64 {
         self.session.commands()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let floor = ScriptFloor::new(self.session.clone(), ScriptFloor::prefix(self.me.id));
-        Ok(Some(Box::new(floor)))
     }
 
     async fn close(&self) -> Result<()> {

@@ -1,80 +1,136 @@
-//! Live events: scripts publish what happens, when somebody watches.
+//! Live events: scripts publish them while a client watches.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clinch_core::store::{Event, EventKind, EventSender, Events};
-use clinch_core::{Name, Token};
+use clinch_core::{Name, Result, Token, keeper};
 
 use crate::keys::Keys;
 use crate::record::{self, Reader};
+use crate::store::RedisStore;
 
-/// On a cluster each server passes every message on, so each comes several times.
-const REMEMBERED: usize = 1024;
+/// A stream of the events of names with this prefix.
+pub(crate) async fn watch(store: &RedisStore, prefix: &str) -> Result<Events> {
+    let (sender, events) = store.pushes.watchers.add(prefix);
+    let (servers, pushes) = (store.servers.clone(), store.pushes.clone());
+    let channel = store.keys.events.clone();
+    let subscribing = async move {
+        servers.watch(&channel).await?;
+        let ending = async move {
+            // A sender that is kept would keep the stream open after the store has closed.
+            tokio::select! {
+                () = sender.closed() => {}
+                () = pushes.closed() => return,
+            }
+            if !pushes.watchers.any() {
+                for session in servers.all() {
+                    session.unsubscribe(&channel).await;
+                }
+            }
+        };
+        keeper::spawn(ending)
+    };
+    keeper::run(subscribing).await?;
+    Ok(events)
+}
 
-/// Who watches in this client.
-#[derive(Debug, Default)]
-pub(crate) struct Watchers(Mutex<Watching>);
-
-#[derive(Debug, Default)]
-struct Watching {
+/// The streams of events of this client.
+#[derive(Debug)]
+pub(crate) struct Watchers {
     keys: Option<Keys>,
-    watchers: Vec<(String, EventSender)>,
-    seen: VecDeque<Vec<u8>>,
+    streams: Mutex<Vec<(String, EventSender)>>,
+    /// Set on a cluster: each server forwards every message, so each arrives several times.
+    duplicates: Option<Mutex<Recent>>,
 }
 
 impl Watchers {
-    fn lock(&self) -> MutexGuard<'_, Watching> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn new(keys: Option<Keys>) -> Self {
+        Self {
+            keys,
+            streams: Mutex::default(),
+            duplicates: None,
+        }
     }
 
-    /// A stream of the events of names with this prefix.
-    pub(crate) fn add(&self, prefix: &str, keys: &Keys) -> (EventSender, Events) {
+    pub(crate) fn of_cluster(keys: Keys) -> Self {
+        Self {
+            duplicates: Some(Mutex::default()),
+            ..Self::new(Some(keys))
+        }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Vec<(String, EventSender)>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The channel of events; empty if there are none.
+    pub(crate) fn channel(&self) -> &str {
+        self.keys.as_ref().map_or("", |keys| &keys.events)
+    }
+
+    fn add(&self, prefix: &str) -> (EventSender, Events) {
         let (sender, events) = Events::channel();
-        let mut watching = self.lock();
-        watching.keys = Some(keys.clone());
-        watching.watchers.push((prefix.to_owned(), sender.clone()));
+        self.streams().push((prefix.to_owned(), sender.clone()));
         (sender, events)
     }
 
-    /// Whether somebody watches.
+    /// Whether a stream is open.
     pub(crate) fn any(&self) -> bool {
-        let mut watching = self.lock();
-        watching
-            .watchers
-            .retain(|(_, watcher)| !watcher.is_closed());
-        !watching.watchers.is_empty()
+        let mut streams = self.streams();
+        streams.retain(|(_, stream)| !stream.is_closed());
+        !streams.is_empty()
     }
 
-    /// Something has happened.
-    pub(crate) fn tell(&self, message: &[u8]) {
-        let mut watching = self.lock();
-        if watching.seen.iter().any(|seen| seen == message) {
-            return;
+    /// Passes a message on to the streams with a matching prefix.
+    pub(crate) fn publish(&self, message: &[u8]) {
+        if let Some(recent) = &self.duplicates {
+            let mut recent = recent.lock().unwrap_or_else(PoisonError::into_inner);
+            if !recent.insert(message) {
+                return;
+            }
         }
-        if watching.seen.len() >= REMEMBERED {
-            watching.seen.pop_front();
-        }
-        watching.seen.push_back(message.to_owned());
-        let Some(event) = watching
-            .keys
-            .as_ref()
-            .and_then(|keys| decode(message, keys))
-        else {
+        let Some(event) = self.keys.as_ref().and_then(|keys| decode(message, keys)) else {
             return;
         };
-        watching.watchers.retain(|(prefix, watcher)| {
-            !event.name.as_str().starts_with(prefix.as_str()) || watcher.send(event.clone())
+        self.streams().retain(|(prefix, stream)| {
+            !event.name.as_str().starts_with(prefix.as_str()) || stream.send(event.clone())
         });
     }
 
     /// Ends every stream.
     pub(crate) fn close(&self) {
-        *self.lock() = Watching::default();
+        self.streams().clear();
     }
 }
 
-/// kind, time, key and record, as the script packs them.
+/// The last messages, to recognise duplicates.
+#[derive(Debug, Default)]
+struct Recent {
+    order: VecDeque<Arc<[u8]>>,
+    known: HashSet<Arc<[u8]>>,
+}
+
+impl Recent {
+    const MOST: usize = 1024;
+
+    /// Whether this message is new.
+    fn insert(&mut self, message: &[u8]) -> bool {
+        if self.known.contains(message) {
+            return false;
+        }
+        if self.order.len() >= Self::MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        let message: Arc<[u8]> = message.into();
+        self.order.push_back(message.clone());
+        self.known.insert(message)
+    }
+}
+
+/// Decodes kind, time, key and record, as the script packs them.
 fn decode(message: &[u8], keys: &Keys) -> Option<Event> {
     let mut reader = Reader(message);
     let kind = match reader.byte()? {
@@ -101,4 +157,22 @@ fn decode(message: &[u8], keys: &Keys) -> Option<Event> {
         token: entry.seq().and_then(|seq| Token::new(seq, 0)),
         value: entry.value.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duplicate_is_recognised_among_the_last_messages() {
+        let mut recent = Recent::default();
+        let message = |number: usize| number.to_le_bytes();
+        for number in 0..=Recent::MOST {
+            assert!(recent.insert(&message(number)));
+            assert!(!recent.insert(&message(number)));
+        }
+        assert!(!recent.insert(&message(1)));
+        assert!(recent.insert(&message(0)));
+        assert_eq!(recent.known.len(), Recent::MOST);
+    }
 }

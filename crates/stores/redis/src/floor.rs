@@ -7,9 +7,9 @@ use clinch_core::store::{Baton, Floor};
 use clinch_core::{ClientId, Error, ErrorKind, Result, keeper};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 
+use crate::connection::Session;
 use crate::error::sending;
 use crate::scripts::Script;
-use crate::session::Session;
 
 /// The lock of the textbook: taken if absent, with a time to live.
 static TAKE: LazyLock<Script> = LazyLock::new(|| {

@@ -283,7 +283,7 @@ async fn denied_commands_are_named_and_the_rest_is_looked_at() {
         &findings,
         "access",
         Severity::Warning,
-        "could not be looked at",
+        "could not be checked",
     );
     says(&findings, "latency", Severity::Ok, "answers in");
 }

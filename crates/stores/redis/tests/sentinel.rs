@@ -356,7 +356,7 @@ async fn wrong_names_and_absent_sentinels_are_named() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let text = error.to_string();
     assert!(
-        text.contains("\"nope\"") && text.contains(&format!("they know {name}")),
+        text.contains("\"nope\"") && text.contains(&format!("they have {name}")),
         "{text}"
     );
     for sentinel in all.sentinels() {

@@ -1,13 +1,12 @@
 //! Claims: dated, so that a copy that arrives late is refused, and sent again if refused by mistake.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::store::{Claim, ClaimReply, mismatch};
 use clinch_core::{Error, RequestId, Result};
-use tokio::sync::oneshot;
+use clinch_kit::batch;
 
-use crate::batch::{Answer, Batcher, Pending, Step};
+use crate::batch::{Answer, Batcher, Job, Pending, Step};
 use crate::ledger::{TRIES, too_late, window};
 use crate::record::{Reply, step};
 use crate::store::RedisStore;
@@ -36,6 +35,7 @@ pub(crate) async fn claim(store: &RedisStore, claim: &Claim) -> Result<ClaimRepl
 }
 
 /// What the ledger must record of a step.
+#[derive(Debug)]
 pub(crate) enum About {
     Claim(Claimed),
     /// The end of this request.
@@ -44,6 +44,7 @@ pub(crate) enum About {
 }
 
 /// A claim, kept so that it can be sent again if the server refuses it as too late.
+#[derive(Debug)]
 pub(crate) struct Claimed {
     request: RequestId,
     key: String,
@@ -55,46 +56,46 @@ pub(crate) struct Claimed {
 
 impl Batcher {
     /// Sends a packed claim, with the latest time at which it may be applied.
-    pub(crate) fn claim(self: &Arc<Self>, key: String, claim: &Claim, packed: Vec<u8>) -> Pending {
-        let (mut step, pending) = Step::new(key, packed, true);
+    pub(crate) fn claim(&self, key: String, claim: &Claim, packed: Vec<u8>) -> Pending {
+        let mut step = Step::new(key, packed, true);
         let claimed = Claimed {
             request: claim.request,
             key: step.key.clone(),
             packed: Vec::new(),
-            window: window(self.timeout, claim.lease),
+            window: window(self.steps().timeout, claim.lease),
             tries: 0,
         };
         self.date(&mut step, claimed, 0);
-        self.enqueue(step);
-        pending
+        self.send(step)
     }
 
     /// Writes into a claim until when it may be applied; the server's clock is at least `now`.
     fn date(&self, step: &mut Step, mut claimed: Claimed, now: u64) {
-        let now = self.servers.time(&self.servers.route(&step.key)).max(now);
-        let latest = self.ledger.sent(claimed.request, now, claimed.window);
+        let steps = self.steps();
+        let now = steps.servers.time(&steps.servers.route(&step.key)).max(now);
+        let latest = steps.ledger.sent(claimed.request, now, claimed.window);
         step::set_latest(&mut step.packed, latest);
         claimed.packed.clone_from(&step.packed);
         claimed.tries += 1;
-        step.answer.about = About::Claim(claimed);
+        step.about = About::Claim(claimed);
     }
 
     /// Delivers the reply to a step; its caller may have gone.
-    pub(crate) fn reply(self: &Arc<Self>, answer: Answer, reply: Result<Reply>) {
+    pub(crate) fn reply(&self, answer: Answer, reply: Result<Reply>) {
         let lost = reply.as_ref().is_err_and(Error::may_have_taken_effect);
         match answer.about {
             About::Claim(claimed) => self.resolve(claimed.request, lost),
             About::End(request) if matches!(reply, Ok(Reply::Yes | Reply::No(_))) => {
-                self.ledger.ended(request);
+                self.steps().ledger.ended(request);
             }
             About::End(_) | About::Other => {}
         }
-        let _ = answer.to.send(reply);
+        answer.reply.send(reply);
     }
 
     /// A claim is not in flight any more: sends the ends of its request that waited for it.
-    fn resolve(self: &Arc<Self>, request: RequestId, lost: bool) {
-        let (ends, keep) = self.ledger.resolved(request, lost);
+    fn resolve(&self, request: RequestId, lost: bool) {
+        let (ends, keep) = self.steps().ledger.resolved(request, lost);
         for end in ends {
             self.send_end(end, keep);
         }
@@ -102,26 +103,20 @@ impl Batcher {
 
     /// Sends a claim again that arrived too late by the server's clock: the estimate of that clock was
     /// wrong, or the network was slow.
-    pub(crate) fn send_again(
-        self: &Arc<Self>,
-        mut claimed: Claimed,
-        now: u64,
-        to: oneshot::Sender<Result<Reply>>,
-    ) {
-        if to.is_closed() || claimed.tries >= TRIES {
+    pub(crate) fn send_again(&self, mut claimed: Claimed, now: u64, reply: batch::Reply<Reply>) {
+        if reply.is_closed() || claimed.tries >= TRIES {
             let answer = Answer {
-                to,
+                reply,
                 about: About::Claim(claimed),
             };
             return self.reply(answer, Err(too_late()));
         }
         let packed = std::mem::take(&mut claimed.packed);
-        let (mut step, _) = Step::new(claimed.key.clone(), packed, true);
-        step.answer.to = to;
+        let mut step = Step::new(claimed.key.clone(), packed, true);
         let request = claimed.request;
         self.date(&mut step, claimed, now);
         // Only after the next copy is recorded, so that no end is sent between the two.
         self.resolve(request, false);
-        self.enqueue(step);
+        self.enqueue(Job { step, reply });
     }
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clinch_core::{Error, Result, StoreUrl, percent_decode};
+use clinch_core::{Error, Result, StoreUrl};
+use clinch_kit::url::{Host, Login, UrlParts, decode, not_known, take_number};
 
 use crate::guest::Layout;
 
@@ -90,15 +91,8 @@ pub(crate) enum Topology {
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
-    Tcp(String, u16),
+    Tcp(Host),
     Unix(PathBuf),
-}
-
-/// A name and a password; both may be absent.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Login {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
 }
 
 /// The files of an encrypted connection.
@@ -110,18 +104,10 @@ pub(crate) struct Tls {
     pub(crate) client: Option<(PathBuf, PathBuf)>,
 }
 
-impl std::fmt::Debug for Login {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let password = self.password.as_ref().map(|_| "***");
-        write!(f, "Login({:?}, {password:?})", self.user)
-    }
-}
-
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Tcp(host) => host.fmt(f),
             Self::Unix(path) => write!(f, "{}", path.display()),
         }
     }
@@ -153,16 +139,9 @@ impl Config {
     }
 
     fn parse(url: &mut StoreUrl, scheme: &'static str) -> Result<Self> {
-        let rest = url.rest().strip_prefix("//").ok_or_else(|| {
-            Error::invalid(format!("{url} has no //"))
-                .with_advice(format!("write {scheme}://host:port"))
-        })?;
-        let (login, rest) = match rest.rsplit_once('@') {
-            Some((login, rest)) => (Login::parse(login)?, rest.to_owned()),
-            None => (Login::default(), rest.to_owned()),
-        };
-        let wait = number(url, "wait")?;
-        let mut db = number::<i64>(url, "db")?;
+        let parts = UrlParts::of(url, &format!("write {scheme}://host:port"))?;
+        let wait = take_number(url, "wait")?;
+        let mut db = take_number::<i64>(url, "db")?;
         let encrypted = url.take_switch_or("tls", scheme == "rediss")?;
         if scheme == "rediss" && !encrypted {
             return Err(
@@ -171,9 +150,11 @@ impl Config {
             );
         }
         let deployment = if scheme == "redis+unix" {
-            Deployment::Single(Topology::One(Address::Unix(PathBuf::from(decoded(&rest)?))))
+            Deployment::Single(Topology::One(Address::Unix(PathBuf::from(decode(
+                &parts.rest,
+            )?))))
         } else {
-            let (hosts, path) = rest.split_once('/').unwrap_or((&rest, ""));
+            let path = parts.path();
             match scheme {
                 "redis+sentinel" => {
                     let (master, number) = path.split_once('/').unwrap_or((path, ""));
@@ -182,24 +163,24 @@ impl Config {
                             .with_advice("write redis+sentinel://h1,h2,h3/MASTER"));
                     }
                     db = db.or(path_db(number)?);
-                    let hosts = addresses(hosts, SENTINEL_PORT)?;
-                    Deployment::Single(Topology::Sentinel(hosts, decoded(master)?))
+                    let hosts = addresses(&parts, SENTINEL_PORT)?;
+                    Deployment::Single(Topology::Sentinel(hosts, decode(master)?))
                 }
                 "redis+cluster" => {
                     if path_db(path)?.or(db).is_some_and(|db| db != 0) {
                         return Err(Error::invalid("a cluster has database 0 only"));
                     }
-                    Deployment::Single(Topology::Cluster(addresses(hosts, PORT)?))
+                    Deployment::Single(Topology::Cluster(addresses(&parts, PORT)?))
                 }
                 "redis+quorum" => {
                     db = db.or(path_db(path)?);
-                    let hosts = addresses(hosts, PORT)?;
+                    let hosts = addresses(&parts, PORT)?;
                     let need = need(url, hosts.len())?;
                     Deployment::Quorum(hosts, need)
                 }
                 _ => {
                     db = db.or(path_db(path)?);
-                    let mut hosts = addresses(hosts, PORT)?;
+                    let mut hosts = addresses(&parts, PORT)?;
                     match (hosts.pop(), hosts.pop()) {
                         (Some(host), None) => Deployment::Single(Topology::One(host)),
                         _ => {
@@ -233,7 +214,7 @@ impl Config {
         let config = Self {
             scheme,
             deployment,
-            login,
+            login: login(parts.login),
             sentinel_login: Login {
                 user: url.take("sentinel_user"),
                 password: url.take("sentinel_password"),
@@ -305,55 +286,18 @@ impl Deployment {
     }
 }
 
-impl Login {
-    fn parse(text: &str) -> Result<Self> {
-        let (user, password) = match text.split_once(':') {
-            Some((user, password)) => (user, Some(password)),
-            None => (text, None),
-        };
-        let some = |text: &str| match text {
-            "" => Ok(None),
-            text => decoded(text).map(Some),
-        };
-        Ok(Self {
-            user: some(user)?,
-            password: password.map(some).transpose()?.flatten(),
-        })
+/// The login of the URL. An empty password counts as none.
+fn login(login: Option<Login>) -> Login {
+    let login = login.unwrap_or_default();
+    Login {
+        password: login.password.filter(|password| !password.is_empty()),
+        ..login
     }
 }
 
-fn addresses(hosts: &str, port: u16) -> Result<Vec<Address>> {
-    let hosts: Vec<_> = hosts
-        .split(',')
-        .map(|host| address(host, port))
-        .collect::<Result<_>>()?;
-    for (at, host) in hosts.iter().enumerate() {
-        if hosts.iter().skip(at + 1).any(|other| other == host) {
-            return Err(Error::invalid(format!("{host} is given twice")));
-        }
-    }
-    Ok(hosts)
-}
-
-fn address(text: &str, port: u16) -> Result<Address> {
-    let bad =
-        || Error::invalid(format!("{text:?} is not a host")).with_advice("write host or host:port");
-    let (host, number) = match text.strip_prefix('[') {
-        // An IPv6 address.
-        Some(rest) => {
-            let (host, rest) = rest.split_once(']').ok_or_else(bad)?;
-            (host, rest.strip_prefix(':'))
-        }
-        None => match text.split_once(':') {
-            Some((host, number)) => (host, Some(number)),
-            None => (text, None),
-        },
-    };
-    if host.is_empty() {
-        return Err(bad());
-    }
-    let port = number.map_or(Ok(port), |number| number.parse().map_err(|_| bad()))?;
-    Ok(Address::Tcp(decoded(host)?, port))
+fn addresses(parts: &UrlParts, port: u16) -> Result<Vec<Address>> {
+    let hosts = parts.hosts(port)?;
+    Ok(hosts.into_iter().map(Address::Tcp).collect())
 }
 
 fn path_db(path: &str) -> Result<Option<i64>> {
@@ -377,21 +321,4 @@ fn need(url: &mut StoreUrl, servers: usize) -> Result<usize> {
         Some("all") => Ok(servers),
         Some(other) => Err(not_known("need", other, "majority or all")),
     }
-}
-
-fn number<T: std::str::FromStr>(url: &mut StoreUrl, key: &str) -> Result<Option<T>> {
-    url.take(key)
-        .map(|text| {
-            text.parse()
-                .map_err(|_| Error::invalid(format!("{key}={text} is not a number")))
-        })
-        .transpose()
-}
-
-fn decoded(text: &str) -> Result<String> {
-    percent_decode(text).ok_or_else(|| Error::invalid("the URL has a broken % escape"))
-}
-
-fn not_known(key: &str, value: &str, known: &str) -> Error {
-    Error::invalid(format!("{key}={value} is not known")).with_advice(format!("it is {known}"))
 }

@@ -1,10 +1,12 @@
 //! Live events: scripts publish them while a client watches.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use clinch_core::store::{Event, EventKind, EventSender, Events};
+use clinch_core::store::{Event, EventKind, Events};
 use clinch_core::{Name, Result, Token, keeper};
+use clinch_kit::lock;
+use clinch_kit::watchers::Watchers;
 
 use crate::keys::Keys;
 use crate::record::{self, Reader};
@@ -12,7 +14,7 @@ use crate::store::RedisStore;
 
 /// A stream of the events of names with this prefix.
 pub(crate) async fn watch(store: &RedisStore, prefix: &str) -> Result<Events> {
-    let (sender, events) = store.pushes.watchers.add(prefix);
+    let (sender, events) = store.pushes.events.watchers.add(prefix);
     let (servers, pushes) = (store.servers.clone(), store.pushes.clone());
     let channel = store.keys.events.clone();
     let subscribing = async move {
@@ -21,9 +23,9 @@ pub(crate) async fn watch(store: &RedisStore, prefix: &str) -> Result<Events> {
             // A sender that is kept would keep the stream open after the store has closed.
             tokio::select! {
                 () = sender.closed() => {}
-                () = pushes.closed() => return,
+                () = pushes.closed.wait_closed() => return,
             }
-            if !pushes.watchers.any() {
+            if !pushes.events.watchers.is_watched() {
                 for session in servers.all() {
                     session.unsubscribe(&channel).await;
                 }
@@ -35,20 +37,20 @@ pub(crate) async fn watch(store: &RedisStore, prefix: &str) -> Result<Events> {
     Ok(events)
 }
 
-/// The streams of events of this client.
+/// Passes events on to the streams of this client.
 #[derive(Debug)]
-pub(crate) struct Watchers {
+pub(crate) struct EventRouter {
     keys: Option<Keys>,
-    streams: Mutex<Vec<(String, EventSender)>>,
+    pub(crate) watchers: Watchers,
     /// Set on a cluster: each server forwards every message, so each arrives several times.
     duplicates: Option<Mutex<Recent>>,
 }
 
-impl Watchers {
+impl EventRouter {
     pub(crate) fn new(keys: Option<Keys>) -> Self {
         Self {
             keys,
-            streams: Mutex::default(),
+            watchers: Watchers::default(),
             duplicates: None,
         }
     }
@@ -60,47 +62,21 @@ impl Watchers {
         }
     }
 
-    fn streams(&self) -> MutexGuard<'_, Vec<(String, EventSender)>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The channel of events; empty if there are none.
     pub(crate) fn channel(&self) -> &str {
         self.keys.as_ref().map_or("", |keys| &keys.events)
     }
 
-    fn add(&self, prefix: &str) -> (EventSender, Events) {
-        let (sender, events) = Events::channel();
-        self.streams().push((prefix.to_owned(), sender.clone()));
-        (sender, events)
-    }
-
-    /// Whether a stream is open.
-    pub(crate) fn any(&self) -> bool {
-        let mut streams = self.streams();
-        streams.retain(|(_, stream)| !stream.is_closed());
-        !streams.is_empty()
-    }
-
     /// Passes a message on to the streams with a matching prefix.
     pub(crate) fn publish(&self, message: &[u8]) {
-        if let Some(recent) = &self.duplicates {
-            let mut recent = recent.lock().unwrap_or_else(PoisonError::into_inner);
-            if !recent.insert(message) {
-                return;
-            }
-        }
-        let Some(event) = self.keys.as_ref().and_then(|keys| decode(message, keys)) else {
+        if let Some(recent) = &self.duplicates
+            && !lock(recent).insert(message)
+        {
             return;
-        };
-        self.streams().retain(|(prefix, stream)| {
-            !event.name.as_str().starts_with(prefix.as_str()) || stream.send(event.clone())
-        });
-    }
-
-    /// Ends every stream.
-    pub(crate) fn close(&self) {
-        self.streams().clear();
+        }
+        if let Some(event) = self.keys.as_ref().and_then(|keys| decode(message, keys)) {
+            self.watchers.deliver(&event);
+        }
     }
 }
 

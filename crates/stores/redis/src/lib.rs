@@ -17,7 +17,6 @@ mod doctor;
 mod error;
 mod events;
 pub mod fence;
-mod floor;
 mod guest;
 mod info;
 mod inspect;

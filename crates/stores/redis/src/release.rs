@@ -3,12 +3,10 @@
 //! A release or a withdrawal waits for the claims of its request that are in flight, and carries the
 //! latest time at which a copy of them may arrive (see `ledger`).
 
-use std::sync::Arc;
-
 use clinch_core::store::{Claim, Evicted, Hold, LostReason, ReleaseReply};
 use clinch_core::{Name, RequestId, Result};
 
-use crate::batch::{Batcher, Pending, Step};
+use crate::batch::{Batcher, Job, Pending, Step};
 use crate::claim::About;
 use crate::record::{Reply, step};
 use crate::store::RedisStore;
@@ -60,32 +58,32 @@ pub(crate) fn held(reply: Reply) -> Option<Result<(), LostReason>> {
 
 impl Batcher {
     /// Releases a hold.
-    pub(crate) fn release(self: &Arc<Self>, key: String, hold: &Hold) -> Pending {
+    pub(crate) fn release(&self, key: String, hold: &Hold) -> Pending {
         self.end(key, step::release(hold), hold.request)
     }
 
     /// Ends a request.
-    pub(crate) fn withdraw(self: &Arc<Self>, key: String, request: RequestId) -> Pending {
+    pub(crate) fn withdraw(&self, key: String, request: RequestId) -> Pending {
         self.end(key, step::withdraw(request), request)
     }
 
-    fn end(self: &Arc<Self>, key: String, packed: Vec<u8>, request: RequestId) -> Pending {
-        let (mut step, pending) = Step::new(key, packed, false);
-        step.answer.about = About::End(request);
-        if let Some((step, keep)) = self.ledger.end(request, step) {
-            self.send_end(step, keep);
+    fn end(&self, key: String, packed: Vec<u8>, request: RequestId) -> Pending {
+        let mut step = Step::new(key, packed, false);
+        step.about = About::End(request);
+        let (job, pending) = Job::new(step);
+        if let Some((job, keep)) = self.steps().ledger.end(request, job) {
+            self.send_end(job, keep);
         }
         pending
     }
 
-    pub(crate) fn send_end(self: &Arc<Self>, mut step: Step, keep: u64) {
-        step::set_keep(&mut step.packed, keep);
-        step.restart();
-        self.enqueue(step);
+    pub(crate) fn send_end(&self, mut job: Job, keep: u64) {
+        step::set_keep(&mut job.step.packed, keep);
+        self.enqueue(job);
     }
 
     /// Whether a copy of this request has had no reply.
     pub(crate) fn is_unanswered(&self, request: RequestId) -> bool {
-        self.ledger.latest(request) > 0
+        self.steps().ledger.latest(request) > 0
     }
 }

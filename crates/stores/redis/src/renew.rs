@@ -1,13 +1,12 @@
 //! Renewals: their time limits, and the outcome of a batch of which a part has failed.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::store::{RenewReply, Renewal};
 use clinch_core::{Clock, Effect, Error, ErrorKind, LostReason, Result};
 
-use crate::batch::{Batcher, Pending, Step, answered};
+use crate::batch::{Batcher, Pending, Step};
 use crate::record::{Reply, expect, step};
 use crate::release::{abandon, held};
 use crate::store::RedisStore;
@@ -59,16 +58,10 @@ pub(crate) async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Result<Ve
 
 impl Batcher {
     /// Sends a renewal; its reply is awaited for at most `limit`.
-    pub(crate) fn renew(
-        self: &Arc<Self>,
-        key: String,
-        renewal: &Renewal,
-        limit: Duration,
-    ) -> Pending {
-        let (mut step, pending) = Step::new(key, step::renew(renewal), true);
+    pub(crate) fn renew(&self, key: String, renewal: &Renewal, limit: Duration) -> Pending {
+        let mut step = Step::new(key, step::renew(renewal), true);
         step.limit = Some(limit);
-        self.enqueue(step);
-        pending
+        self.send(step)
     }
 }
 
@@ -101,7 +94,7 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// The reply to one step, if it arrives in time.
     pub(crate) async fn answered(&mut self, mut pending: Pending) -> Result<Reply> {
-        match self.within(answered(&mut pending)).await {
+        match self.within(&mut pending).await {
             Some(reply) => reply,
             None => Err(self.unanswered()),
         }
@@ -166,7 +159,7 @@ pub(crate) fn each_or_error(outcomes: Vec<Result<RenewReply>>) -> Result<Vec<Ren
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::oneshot;
+    use clinch_kit::batch;
 
     use super::*;
 
@@ -178,11 +171,11 @@ mod tests {
             all: Duration::from_millis(1),
         };
         let mut deadline = limits.start();
-        let (_silent, pending) = oneshot::channel();
+        let (_silent, pending) = batch::Reply::channel();
         assert!(deadline.answered(pending).await.is_err());
         for _ in 0..1000 {
-            let (to, pending) = oneshot::channel();
-            to.send(Ok(Reply::Yes)).unwrap();
+            let (reply, pending) = batch::Reply::channel();
+            reply.send(Ok(Reply::Yes));
             assert_eq!(deadline.answered(pending).await.unwrap(), Reply::Yes);
         }
     }

@@ -124,3 +124,6 @@ impl Call {
         command
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, LockView,
-    OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView, OpenContext,
+    ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
 };
-use clinch_core::{ClientId, Error, ErrorKind, Name, Result, keeper};
+use clinch_core::{Error, ErrorKind, Name, Result, keeper};
 
-use crate::batch::{Batcher, Pending, answered};
+use crate::batch::{Batcher, Pending, Step};
 use crate::cluster::Cluster;
 use crate::config::{Config, Topology};
 use crate::connection::{PushHandler, Servers, Session};
-use crate::floor::{ListBaton, ScriptFloor};
 use crate::keys::Keys;
 use crate::record::{Reply, expect, step};
 use crate::sentinel::{self, Sentinels};
@@ -29,11 +28,10 @@ use crate::{claim, doctor, events, info, inspect, release, renew};
 #[derive(Debug)]
 pub struct RedisStore {
     pub(crate) info: StoreInfo,
-    me: ClientId,
     pub(crate) config: Arc<Config>,
     pub(crate) keys: Keys,
     pub(crate) servers: Servers,
-    pub(crate) batcher: Arc<Batcher>,
+    pub(crate) batcher: Batcher,
     pub(crate) pushes: Arc<PushRouter>,
 }
 
@@ -78,7 +76,6 @@ impl RedisStore {
         }
         let store = Self {
             info,
-            me,
             batcher: Batcher::new(servers.clone(), &config, &keys),
             config,
             keys,
@@ -124,7 +121,8 @@ impl RedisStore {
         packed: Vec<u8>,
         pick: impl FnOnce(Reply) -> Option<T>,
     ) -> Result<T> {
-        let pending = self.batcher.send(self.keys.state(name), packed, false);
+        let step = Step::new(self.keys.state(name), packed, false);
+        let pending = self.batcher.send(step);
         self.picked(pending, pick).await
     }
 
@@ -134,7 +132,7 @@ impl RedisStore {
         pending: Pending,
         pick: impl FnOnce(Reply) -> Option<T>,
     ) -> Result<T> {
-        let reply = answered(pending).await;
+        let reply = pending.await;
         reply
             .and_then(|reply| expect(reply, self.info.scheme, pick))
             .map_err(|error| self.explain(error))
@@ -219,22 +217,6 @@ impl Store for RedisStore {
 
     fn operations(&self) -> u64 {
         self.servers.commands()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let prefix = ScriptFloor::prefix(self.me);
-        let Some(session) = self.servers.at(&prefix) else {
-            return Ok(None);
-        };
-        Ok(Some(Box::new(ScriptFloor::new(session, prefix))))
-    }
-
-    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        let key = ListBaton::key(name);
-        let Some(session) = self.servers.at(&key) else {
-            return Ok(None);
-        };
-        Ok(Some(Box::new(ListBaton::connect(session, key).await?)))
     }
 
     async fn close(&self) -> Result<()> {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clinch_core::store::{Wake, WakeBook};
+use clinch_kit::closed::Closed;
 use redis::{PushInfo, PushKind, Value};
-use tokio::sync::watch;
 
 use crate::connection::PushHandler;
-use crate::events::Watchers;
+use crate::events::EventRouter;
 use crate::guest::GuestWaiters;
 use crate::keys::Keys;
 use crate::record;
@@ -21,34 +21,34 @@ pub(crate) struct PushRouter {
     /// The claims that wait.
     pub(crate) wakes: WakeBook,
     /// The streams of events.
-    pub(crate) watchers: Watchers,
+    pub(crate) events: EventRouter,
     /// The greatest number seen. It goes with every claim: a server that has lost its data and whose
     /// clock is behind must not grant a smaller one.
     greatest: AtomicU64,
     /// Guests that wait for releases by other libraries.
     pub(crate) guests: GuestWaiters,
-    closed: watch::Sender<bool>,
+    pub(crate) closed: Closed,
 }
 
 impl PushRouter {
     /// With a channel for the grants of this client, or none; `keys` if there are events.
     pub(crate) fn new(channel: String, keys: Option<Keys>) -> Arc<Self> {
-        Self::with(channel, Watchers::new(keys))
+        Self::with(channel, EventRouter::new(keys))
     }
 
     /// On a cluster, where each name has its own channel for grants.
     pub(crate) fn of_cluster(keys: Keys) -> Arc<Self> {
-        Self::with(String::new(), Watchers::of_cluster(keys))
+        Self::with(String::new(), EventRouter::of_cluster(keys))
     }
 
-    fn with(channel: String, watchers: Watchers) -> Arc<Self> {
+    fn with(channel: String, events: EventRouter) -> Arc<Self> {
         Arc::new(Self {
             channel,
             wakes: WakeBook::default(),
-            watchers,
+            events,
             greatest: AtomicU64::default(),
             guests: GuestWaiters::default(),
-            closed: watch::Sender::new(false),
+            closed: Closed::default(),
         })
     }
 
@@ -62,16 +62,10 @@ impl PushRouter {
         self.greatest.load(Ordering::Relaxed)
     }
 
-    /// Completes when the store is closed or dropped.
-    pub(crate) async fn closed(&self) {
-        // It cannot fail: `self` has the sender.
-        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
-    }
-
     pub(crate) fn close(&self) {
-        self.closed.send_replace(true);
+        self.closed.close();
         self.wakes.close();
-        self.watchers.close();
+        self.events.watchers.close();
         self.guests.close();
     }
 }
@@ -82,8 +76,8 @@ impl PushHandler for PushRouter {
             return Vec::new();
         }
         let mut channels = vec![self.channel.clone()];
-        if self.watchers.any() {
-            channels.push(self.watchers.channel().to_owned());
+        if self.events.watchers.is_watched() {
+            channels.push(self.events.channel().to_owned());
         }
         channels.extend(self.guests.channels());
         channels.retain(|channel| !channel.is_empty());
@@ -103,8 +97,8 @@ impl PushHandler for PushRouter {
         else {
             return;
         };
-        if channel == self.watchers.channel().as_bytes() {
-            self.watchers.publish(&message);
+        if channel == self.events.channel().as_bytes() {
+            self.events.publish(&message);
         } else if !own {
             self.guests.hint(&channel);
         } else if let Some((request, grant)) = record::message(&message) {
@@ -122,11 +116,12 @@ impl PushHandler for PushRouter {
     }
 
     fn is_needed(&self) -> bool {
-        let awaited = self.wakes.is_awaited() || self.watchers.any() || self.guests.any();
+        let awaited =
+            self.wakes.is_awaited() || self.events.watchers.is_watched() || self.guests.any();
         awaited && !self.is_closed()
     }
 
     fn is_closed(&self) -> bool {
-        *self.closed.borrow()
+        self.closed.is_closed()
     }
 }

@@ -40,7 +40,7 @@ impl PushHandler for CommandPushes {
 
     fn disconnected(&self) {
         // It may never come back, and another server may have taken its place.
-        if self.pushes.watchers.any()
+        if self.pushes.events.watchers.is_watched()
             && let Some(cluster) = self.cluster.upgrade()
         {
             cluster.recover();

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use clinch_core::{ClientId, Clock, Error, ErrorKind, Result, keeper};
+use clinch_kit::backoff::Backoff;
 use redis::Value;
 
 use self::listener::{CommandPushes, Listener};
@@ -29,7 +30,7 @@ use crate::connection::{PushHandler, Session};
 use crate::wakes::PushRouter;
 
 /// The pauses between two refreshes of the map.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
 /// The servers of a cluster.
 #[derive(Debug)]
@@ -176,7 +177,7 @@ impl Cluster {
         }
         let this = self.this.clone();
         let recovering = async move {
-            let mut pause = PAUSES.0;
+            let mut pauses = PAUSES;
             while let Some(cluster) = this.upgrade() {
                 let recovered = cluster.refresh().await.is_ok() && cluster.watch_all().await;
                 if recovered || cluster.pushes.is_closed() {
@@ -184,8 +185,7 @@ impl Cluster {
                     return;
                 }
                 drop(cluster);
-                Clock::boot().sleep(pause).await;
-                pause = (pause * 2).min(PAUSES.1);
+                Clock::boot().sleep(pauses.next_span()).await;
             }
         };
         if let Err(error) = keeper::spawn(recovering) {
@@ -198,7 +198,7 @@ impl Cluster {
     /// publishes its events to connected subscribers only.
     async fn watch_all(&self) -> bool {
         let mut reached = true;
-        if self.pushes.watchers.any() {
+        if self.pushes.events.watchers.is_watched() {
             for session in self.all() {
                 reached &= session.live().await.is_ok();
             }

@@ -3,8 +3,6 @@
 //! On a cluster names cannot share a call of a script, but calls to one server can share a request
 //! and one `WAIT` for replicas at its end, which blocks the connection.
 
-use std::sync::Arc;
-
 use redis::{ErrorKind as Kind, Pipeline, ServerErrorKind, Value};
 
 use crate::connection::{Live, Session, Trouble, settled, wait};
@@ -15,7 +13,7 @@ type Outcome = Result<Value, Trouble>;
 impl Session {
     /// Runs several calls, one after the other; the keeper must poll this. An error of the request is
     /// the error of each call.
-    pub(crate) async fn batch(self: &Arc<Self>, calls: &[Call]) -> Result<Vec<Outcome>, Trouble> {
+    pub(crate) async fn batch(&self, calls: &[Call]) -> Result<Vec<Outcome>, Trouble> {
         let live = self.live().await.map_err(Trouble::Ours)?;
         let outcomes = self.send_batch(&live, calls).await?;
         let unknown = outcomes.iter().zip(calls).find(|(out, _)| is_unknown(out));

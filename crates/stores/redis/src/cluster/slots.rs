@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use clinch_kit::url::Host;
 use redis::Value;
 
 use crate::config::Address;
@@ -135,19 +136,22 @@ fn named(host: &str, port: u16, asked: &Address) -> Option<Address> {
     match (host, asked) {
         // A server without a name, in a cluster that uses names.
         ("?", _) => None,
-        ("", Address::Tcp(host, _)) => Some(Address::Tcp(host.clone(), port)),
+        ("", Address::Tcp(host)) => Some(at(&host.name, port)),
         ("", Address::Unix(_)) => None,
-        (host, _) => Some(Address::Tcp(host.to_owned(), port)),
+        (host, _) => Some(at(host, port)),
     }
+}
+
+fn at(name: &str, port: u16) -> Address {
+    Address::Tcp(Host {
+        name: name.to_owned(),
+        port,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(host: &str, port: u16) -> Address {
-        Address::Tcp(host.into(), port)
-    }
 
     fn server(host: Value, port: i64) -> Value {
         Value::Array(vec![host, Value::Int(port), Value::BulkString("id".into())])

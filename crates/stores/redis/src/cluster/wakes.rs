@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clinch_core::store::{Wake, WakeBook};
 use clinch_core::{ClientId, Clock, RequestId, Result, keeper};
+use clinch_kit::backoff::Backoff;
 use tokio::sync::Notify;
 
 use super::Cluster;
@@ -26,7 +27,7 @@ const MANY: usize = 1000;
 /// With this many waiters of one name, those that have gone are removed.
 const TOO_MANY_WAITING: usize = 32;
 /// The pauses between two attempts.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
 /// The channels of one client.
 #[derive(Debug)]
@@ -282,20 +283,19 @@ impl Cluster {
 
 /// Keeps a channel subscribed until it is not needed any more.
 async fn maintain(cluster: Weak<Cluster>, channel: String, slot: u16, changed: Arc<Notify>) {
-    let mut pause = PAUSES.0;
+    let mut pauses = PAUSES;
     loop {
         let Some(this) = cluster.upgrade() else {
             return;
         };
         let linger = match this.subscribe(&channel, slot).await {
             Ok(()) => {
-                pause = PAUSES.0;
+                pauses.reset();
                 this.wakes.linger()
             }
             Err(error) => {
                 tracing::debug!(%error, %channel, "cannot subscribe yet");
-                pause = (pause * 2).min(PAUSES.1);
-                pause
+                pauses.next_span()
             }
         };
         drop(this);

@@ -1,23 +1,24 @@
 //! A client of the driver for one server.
 
+use clinch_kit::url::Login;
 use redis::{
     Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
     RedisConnectionInfo,
 };
 
-use crate::config::{Address, Config, Login};
+use crate::config::{Address, Config};
 
 /// A client of the driver for one server.
 pub(crate) fn client(config: &Config, to: &Address, login: &Login) -> redis::RedisResult<Client> {
     let address = match to {
         Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
-        Address::Tcp(host, port) if config.tls.is_some() => ConnectionAddr::TcpTls {
-            host: host.clone(),
-            port: *port,
+        Address::Tcp(host) if config.tls.is_some() => ConnectionAddr::TcpTls {
+            host: host.name.clone(),
+            port: host.port,
             insecure: false,
             tls_params: None,
         },
-        Address::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
+        Address::Tcp(host) => ConnectionAddr::Tcp(host.name.clone(), host.port),
     };
     let mut redis = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)

@@ -15,11 +15,7 @@ use crate::scripts::{Asking, Call, STEPS};
 
 impl Session {
     /// Runs a script; the keeper must poll this.
-    pub(crate) async fn call(
-        self: &Arc<Self>,
-        call: &Call,
-        asking: Asking,
-    ) -> Result<Value, Trouble> {
+    pub(crate) async fn call(&self, call: &Call, asking: Asking) -> Result<Value, Trouble> {
         let live = self.live().await.map_err(Trouble::Ours)?;
         let by_hash = call.script.by_hash(call, live.server.run(), asking);
         match self.run(&live, by_hash, call, asking.is_some()).await {
@@ -46,10 +42,10 @@ impl Session {
             return;
         }
         if let Some(Value::Int(now)) = replies.last() {
-            self.clock.update(u64::try_from(*now).unwrap_or(0));
+            self.clock().update(u64::try_from(*now).unwrap_or(0));
         }
         if is_read_only(replies) {
-            self.give_up(live.number);
+            self.give_up(live);
         }
     }
 
@@ -83,7 +79,7 @@ impl Session {
 
     /// How long a reply is awaited on this connection: `wanted`, and at most the timeout.
     pub(crate) fn limit(&self, wanted: Option<Duration>) -> Duration {
-        let timeout = self.config.timeout;
+        let timeout = self.dialer().config.timeout;
         wanted.map_or(timeout, |limit| limit.min(timeout))
     }
 
@@ -96,8 +92,10 @@ impl Session {
     ) -> Result<Vec<Value>, Trouble> {
         let count = pipeline.len();
         let commands = u64::try_from(count).unwrap_or(u64::MAX);
-        self.commands.fetch_add(commands, Ordering::Relaxed);
-        let mut connection = live.connection.clone();
+        self.dialer()
+            .commands
+            .fetch_add(commands, Ordering::Relaxed);
+        let mut connection = live.driver.clone();
         let replies = connection.req_packed_commands(pipeline, 0, count);
         self.within(live, limit, replies).await
     }
@@ -113,8 +111,8 @@ impl Session {
         cmd: &Cmd,
         limit: Duration,
     ) -> Result<Value, Trouble> {
-        self.commands.fetch_add(1, Ordering::Relaxed);
-        let mut connection = live.connection.clone();
+        self.dialer().commands.fetch_add(1, Ordering::Relaxed);
+        let mut connection = live.driver.clone();
         let reply = connection.req_packed_command(cmd);
         let reply = self.within(live, limit, reply).await?;
         reply
@@ -130,14 +128,14 @@ impl Session {
         limit: Duration,
         reply: impl Future<Output = redis::RedisResult<T>>,
     ) -> Result<T, Trouble> {
-        let mut moved = self.moves.subscribe();
-        let (to, timeout) = (&live.server.address, self.config.timeout);
+        let mut moved = self.dialer().moves.subscribe();
+        let (to, timeout) = (&live.server.address, self.dialer().config.timeout);
         let reply = async {
             let mut reply = std::pin::pin!(reply);
             if let Ok(reply) = tokio::time::timeout(limit, &mut reply).await {
                 return Ok(reply);
             }
-            self.give_up(live.number);
+            self.give_up(live);
             tokio::time::timeout(timeout.saturating_sub(limit), reply).await
         };
         let why = tokio::select! {
@@ -150,7 +148,7 @@ impl Session {
                 format!("{to} is not the master any more")
             }
         };
-        self.give_up(live.number);
+        self.give_up(live);
         let error = Error::new(ErrorKind::Unreachable, why);
         Err(Trouble::Ours(error.with_effect(Effect::Possible)))
     }
@@ -158,17 +156,17 @@ impl Session {
     /// Wraps an error of the driver; drops the connection if it cannot be used any more.
     pub(crate) fn trouble(&self, live: &Live, error: RedisError) -> Trouble {
         if is_broken(&error) {
-            self.give_up(live.number);
+            self.give_up(live);
         }
         Trouble::Theirs(error, live.server.address.clone())
     }
 
     /// Subscribes to a channel on the current connection; the next connection takes its channels
     /// from the push handler.
-    pub(crate) async fn subscribe(self: &Arc<Self>, channel: &str) -> Result<()> {
+    pub(crate) async fn subscribe(&self, channel: &str) -> Result<()> {
         let live = self.live().await?;
-        let mut connection = live.connection.clone();
-        self.commands.fetch_add(1, Ordering::Relaxed);
+        let mut connection = live.driver.clone();
+        self.dialer().commands.fetch_add(1, Ordering::Relaxed);
         let subscribed = self
             .within(&live, self.limit(None), connection.subscribe(channel))
             .await;
@@ -178,8 +176,8 @@ impl Session {
     /// Ends a subscription, if a connection is open.
     pub(crate) async fn unsubscribe(&self, channel: &str) {
         let Some(live) = self.current() else { return };
-        let mut connection = live.connection.clone();
-        self.commands.fetch_add(1, Ordering::Relaxed);
+        let mut connection = live.driver.clone();
+        self.dialer().commands.fetch_add(1, Ordering::Relaxed);
         // A failure ends the connection, and the subscription with it.
         let ended = connection.unsubscribe(channel);
         let _ = self.within(&live, self.limit(None), ended).await;

@@ -57,8 +57,8 @@ impl Servers {
     /// The estimated clock of that server, in ms since 2020; 0 if unknown.
     pub(crate) fn time(&self, route: &Route) -> u64 {
         match (self, route) {
-            (Self::One(session, _), _) => session.clock.now(),
-            (Self::Cluster(cluster), Some(at)) => cluster.node(at).commands.clock.now(),
+            (Self::One(session, _), _) => session.clock().now(),
+            (Self::Cluster(cluster), Some(at)) => cluster.node(at).commands.clock().now(),
             (Self::Cluster(_), None) => 0,
         }
     }
@@ -142,17 +142,6 @@ impl Servers {
         match self {
             Self::One(..) => Ok(String::new()),
             Self::Cluster(cluster) => cluster.layout().await,
-        }
-    }
-
-    /// The connection to the server of a key, if known.
-    pub(crate) fn at(&self, key: &str) -> Option<Arc<Session>> {
-        match self {
-            Self::One(session, _) => Some(session.clone()),
-            Self::Cluster(cluster) => {
-                let master = cluster.master_of(key)?;
-                Some(cluster.node(&master).commands.clone())
-            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use clinch_core::store::PartyView;
 use clinch_core::{ClientId, ClientInfo, Error, ErrorKind, Name, RequestId};
+use clinch_kit::hash::fnv1a;
 
 use super::{plain, redisson};
 use crate::scripts::Script;
@@ -95,12 +96,8 @@ impl Layout {
 /// The number of a hold, for the engine to match it by: a hash of the owner's text, so that every client
 /// computes the same one. It does not rise, and is no fencing token.
 pub(super) fn seq(owner: &str) -> u64 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in owner.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
     // Tokens have 51 bits for it.
-    (mix(hash) >> 13).max(1)
+    (mix(fnv1a(owner.bytes())) >> 13).max(1)
 }
 
 /// Scatters the bits of a number; different numbers stay different.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Busy, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Grant, Hold, LockView,
+    Busy, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Grant, Hold, LockView,
     LostReason, OpenContext, PartyView, Queued, ReleaseReply, RenewReply, Renewal, Store,
     StoreInfo, Wakes,
 };
@@ -18,7 +18,6 @@ use super::waiters;
 use crate::config::{Config, Deployment, Topology};
 use crate::connection::{Servers, Session};
 use crate::error::unexpected;
-use crate::floor::ScriptFloor;
 use crate::ledger::{Ledger, TRIES, too_late, window};
 use crate::record::millis;
 use crate::scripts::Call;
@@ -174,12 +173,14 @@ impl GuestStore {
         let (request, lease) = (claim.request, claim.lease);
         let window = window(self.config.timeout, lease);
         for _ in 0..TRIES {
-            let latest = self.ledger.sent(request, self.session.clock.now(), window);
+            let latest = self
+                .ledger
+                .sent(request, self.session.clock().now(), window);
             let reply = self.one("claim", latest, &claim.name, owner, lease).await;
             let lost = reply.as_ref().is_err_and(Error::may_have_taken_effect);
             self.ledger.resolved(request, lost);
             match reply? {
-                Reply::Late(now) => self.session.clock.update(now),
+                Reply::Late(now) => self.session.clock().update(now),
                 reply => return Ok(reply),
             }
         }
@@ -373,7 +374,7 @@ impl Store for GuestStore {
             }
         };
         let longest = millis(window(self.config.timeout, Duration::MAX));
-        let keep = self.session.clock.now() + u64::from(longest);
+        let keep = self.session.clock().now() + u64::from(longest);
         let reply = self.one("evict", keep, name, &owner, Duration::ZERO);
         match reply.await? {
             Reply::Evicted(owner) => Ok(Evicted {
@@ -394,11 +395,6 @@ impl Store for GuestStore {
 
     fn operations(&self) -> u64 {
         self.session.commands()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let floor = ScriptFloor::new(self.session.clone(), ScriptFloor::prefix(self.me.id));
-        Ok(Some(Box::new(floor)))
     }
 
     async fn close(&self) -> Result<()> {

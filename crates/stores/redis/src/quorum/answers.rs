@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use clinch_core::{Effect, Error, ErrorKind, Result};
+use clinch_core::Result;
 
 use crate::batch::Pending;
 use crate::record::{Reply, expect};
@@ -50,7 +50,6 @@ impl Answers {
             none = false;
             if let Poll::Ready(answer) = Pin::new(pending).poll(cx) {
                 *slot = None;
-                let answer = answer.unwrap_or_else(|_| Err(lost()));
                 let answer = answer.and_then(|reply| expect(reply, self.scheme, Some));
                 return Poll::Ready(Some((at, answer)));
             }
@@ -60,8 +59,4 @@ impl Answers {
             false => Poll::Pending,
         }
     }
-}
-
-fn lost() -> Error {
-    Error::new(ErrorKind::Unreachable, "the step was lost").with_effect(Effect::Possible)
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::{Clock, Name, Result, keeper};
+use clinch_kit::backoff::Backoff;
+use clinch_kit::closed::Closed;
 use tokio::sync::watch;
 
 use super::answers::Answers;
@@ -12,14 +14,14 @@ use crate::record::Reply;
 
 /// How long a step is repeated at a server that does not reply.
 const INSIST: Duration = Duration::from_secs(30);
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The pauses between two attempts.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// The background tasks of a store.
 #[derive(Debug)]
 pub(crate) struct Background {
     running: watch::Sender<usize>,
-    closed: watch::Sender<bool>,
+    closed: Closed,
     clock: Clock,
 }
 
@@ -27,7 +29,7 @@ impl Background {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             running: watch::Sender::new(0),
-            closed: watch::Sender::new(false),
+            closed: Closed::default(),
             clock,
         })
     }
@@ -67,18 +69,16 @@ impl Background {
         let mut pending = nodes.send(at, &name, &step);
         self.spawn(async move {
             let give_up = background.clock.now() + INSIST;
-            let mut pause = FIRST_PAUSE;
+            let mut pauses = PAUSES;
             while let Some(answer) = pending.take() {
                 match answer.await {
-                    Ok(Err(error)) if error.is_temporary() => {}
-                    Err(_) => {}
-                    Ok(_) => return,
+                    Err(error) if error.is_temporary() => {}
+                    _ => return,
                 }
-                if background.clock.now() >= give_up || !background.rest(pause).await {
+                if background.clock.now() >= give_up || !background.rest(pauses.next_span()).await {
                     tracing::warn!(lock = %name, "a server could not be reached: what it has expires there");
                     return;
                 }
-                pause = (pause * 2).min(LONGEST_PAUSE);
                 pending = nodes.send(at, &name, &step);
             }
         });
@@ -86,16 +86,13 @@ impl Background {
 
     /// Sleeps for `pause`; `false` if the store is closed before.
     async fn rest(&self, pause: Duration) -> bool {
-        let mut closed = self.closed.subscribe();
-        tokio::select! {
-            _ = closed.wait_for(|closed| *closed) => false,
-            () = self.clock.sleep(pause) => true,
-        }
+        let sleep = self.clock.sleep(pause);
+        self.closed.closing().or(sleep).await.is_some()
     }
 
     /// Stops repeating, and waits at most `within` for running tasks.
     pub(crate) async fn close(&self, within: Duration) {
-        self.closed.send_replace(true);
+        self.closed.close();
         let mut running = self.running.subscribe();
         tokio::select! {
             biased;

@@ -8,7 +8,7 @@ use clinch_core::{Clock, Error, ErrorKind, Name, RequestId, Result, keeper};
 use tokio::sync::mpsc;
 
 use super::answers::Answers;
-use crate::batch::{Batcher, Pending};
+use crate::batch::{self, Batcher, Pending};
 use crate::config::{Address, Config};
 use crate::connection::{Server, Servers, Session};
 use crate::doctor;
@@ -24,7 +24,7 @@ pub(crate) struct Node {
     address: Address,
     session: Arc<Session>,
     pub(crate) servers: Servers,
-    batcher: Arc<Batcher>,
+    batcher: Batcher,
 }
 
 /// A step for some of them. It is dated for each, because their clocks differ.
@@ -83,7 +83,7 @@ impl Nodes {
             Step::Renew(renewal, limit) => batcher.renew(key, renewal, *limit),
             Step::Release(hold) => batcher.release(key, hold),
             Step::Withdraw(request) => batcher.withdraw(key, *request),
-            Step::Other(packed) => batcher.send(key, packed.clone(), true),
+            Step::Other(packed) => batcher.send(batch::Step::new(key, packed.clone(), true)),
         })
     }
 
@@ -113,7 +113,7 @@ impl Nodes {
             keeper::spawn(async move {
                 let live = session.live().await;
                 // The receiver may have gone: enough servers were reached.
-                let _ = outcomes.send(live.map(|live| live.server));
+                let _ = outcomes.send(live.map(|live| live.connection.server));
             })?;
         }
         drop(outcomes);
@@ -159,7 +159,7 @@ impl Nodes {
                 }),
             }
             if let Ok(live) = node.session.live().await {
-                reached.push(live.server);
+                reached.push(live.connection.server);
             }
         }
         if let Err(error) = different(&reached) {

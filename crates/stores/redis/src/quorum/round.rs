@@ -1,12 +1,12 @@
 //! One round of a claim: prepare at all servers, then a vote on the number.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clinch_core::store::{Busy, Claim, ClaimReply, Grant, LostReason, Queued};
 use clinch_core::{Effect, Result};
+use clinch_kit::backoff::{between, doubled};
 
 use super::answers::Answers;
 use super::background::Background;
@@ -338,8 +338,6 @@ impl Round {
 
 /// Backoff with jitter: between half and one and a half of a span that doubles with every refusal.
 fn pause(refused: u32) -> Duration {
-    let span = FIRST_PAUSE * 2_u32.pow(refused.saturating_sub(1).min(4));
-    let span = span.min(LONGEST_PAUSE);
-    let random = RandomState::new().hash_one(refused) % 1024;
-    span / 2 + span * u32::try_from(random).unwrap_or(512) / 1024
+    let span = doubled(FIRST_PAUSE, refused.saturating_sub(1), LONGEST_PAUSE);
+    between(span / 2, span * 3 / 2)
 }

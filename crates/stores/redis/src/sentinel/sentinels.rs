@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::{Error, ErrorKind, Result};
+use clinch_kit::url::Host;
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Pipeline, RedisError, RedisResult, Value};
 use tokio::task::JoinSet;
@@ -158,7 +159,8 @@ impl Sentinels {
             (Some(host), Some(port)) => {
                 let epoch = about.and_then(|about| field(&about, "config-epoch"));
                 let epoch = epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-                Ok(Answer::Master(Address::Tcp(host, port), epoch))
+                let host = Host { name: host, port };
+                Ok(Answer::Master(Address::Tcp(host), epoch))
             }
             _ => Err(unexpected("the reply is not an address")),
         }

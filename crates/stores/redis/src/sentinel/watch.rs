@@ -31,7 +31,7 @@ pub(crate) fn start(
     keeper::spawn(async move {
         let watcher = Watcher { sentinels, session };
         tokio::select! {
-            () = pushes.closed() => {}
+            () = pushes.closed.wait_closed() => {}
             () = watcher.run() => {}
         }
     })

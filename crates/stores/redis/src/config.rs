@@ -82,7 +82,7 @@ pub(crate) enum Deployment {
 pub(crate) enum Topology {
     /// One server.
     One(Address),
-    /// The master that these sentinels know under this name.
+    /// The master that these sentinels have under this name.
     Sentinel(Vec<Address>, String),
     /// A cluster that these servers belong to.
     Cluster(Vec<Address>),

@@ -108,7 +108,7 @@ pub(crate) fn in_script(text: &str, to: &str) -> Error {
 pub(crate) fn unreplicated(text: String) -> Error {
     Error::new(ErrorKind::Unreachable, text)
         .with_effect(Effect::Possible)
-        .with_advice("look at the replicas, or ask for fewer with wait=N")
+        .with_advice("look at the replicas, or require fewer with wait=N")
 }
 
 /// A reply that is not one of our scripts.
@@ -144,12 +144,12 @@ pub(crate) fn is_broken(error: &RedisError) -> bool {
 
 /// The driver's message, on one line.
 fn text(error: &RedisError) -> String {
-    let words: Vec<_> = error
+    let parts: Vec<_> = error
         .to_string()
         .split_whitespace()
         .map(str::to_owned)
         .collect();
-    words.join(" ")
+    parts.join(" ")
 }
 
 /// Whether the server, or a proxy before it, does not support RESP3.

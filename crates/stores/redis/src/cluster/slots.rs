@@ -42,7 +42,7 @@ pub(crate) struct SlotMap {
 impl SlotMap {
     /// Reads the reply to `CLUSTER SLOTS`; `None` if it has no slots. A server that does not know its
     /// own address leaves it out: then it is the one that has replied.
-    pub(crate) fn read(reply: Value, asked: &Address) -> Option<Self> {
+    pub(crate) fn read(reply: Value, replied: &Address) -> Option<Self> {
         let Value::Array(rows) = reply else {
             return None;
         };
@@ -54,7 +54,7 @@ impl SlotMap {
             let (Some(Value::Int(from)), Some(Value::Int(to))) = (row.next(), row.next()) else {
                 continue;
             };
-            let mut servers = row.filter_map(|server| address(server, asked));
+            let mut servers = row.filter_map(|server| address(server, replied));
             if let (Ok(from), Ok(to), Some(master)) =
                 (u16::try_from(from), u16::try_from(to), servers.next())
             {
@@ -108,7 +108,7 @@ impl SlotMap {
 }
 
 /// `[host, port, …]`, where the host may be empty or missing.
-fn address(server: Value, asked: &Address) -> Option<Address> {
+fn address(server: Value, replied: &Address) -> Option<Address> {
     let Value::Array(parts) = server else {
         return None;
     };
@@ -122,7 +122,7 @@ fn address(server: Value, asked: &Address) -> Option<Address> {
     let Value::Int(port) = parts.next()? else {
         return None;
     };
-    named(&host, u16::try_from(port).ok()?, asked)
+    named(&host, u16::try_from(port).ok()?, replied)
 }
 
 /// The server that a redirection names: `host:port`, where the host may be empty.
@@ -132,8 +132,8 @@ pub(crate) fn redirected(to: &str, by: &Address) -> Option<Address> {
     named(host, port.parse().ok()?, by)
 }
 
-fn named(host: &str, port: u16, asked: &Address) -> Option<Address> {
-    match (host, asked) {
+fn named(host: &str, port: u16, replied: &Address) -> Option<Address> {
+    match (host, replied) {
         // A server without a name, in a cluster that uses names.
         ("?", _) => None,
         ("", Address::Tcp(host)) => Some(at(&host.name, port)),

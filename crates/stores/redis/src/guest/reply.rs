@@ -51,7 +51,7 @@ impl Reply {
             "late" => Self::Late(next()?.parse().ok()?),
             "gone" => Self::Gone(reason(&next()?)?),
             "held" => Self::Held,
-            "unheard" => Self::Unpublished,
+            "unpublished" => Self::Unpublished,
             "lost" => Self::Lost(reason(&next()?)?),
             "evicted" => Self::Evicted(next()?),
             "none" => Self::None,

@@ -92,7 +92,7 @@ impl Watcher {
             }
             Answer::Unknown(_) => Err(Error::new(
                 ErrorKind::Unreachable,
-                "this sentinel does not know the master",
+                "this sentinel has no such master",
             )),
         }
     }
@@ -117,8 +117,8 @@ impl Watcher {
     fn is_ours(&self, data: &[Value]) -> bool {
         match data.get(1) {
             Some(Value::BulkString(text)) => {
-                let mut words = text.split(|byte| *byte == b' ');
-                words.next() == Some(self.sentinels.master().as_bytes())
+                let mut fields = text.split(|byte| *byte == b' ');
+                fields.next() == Some(self.sentinels.master().as_bytes())
             }
             _ => false,
         }

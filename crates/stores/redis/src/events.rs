@@ -123,16 +123,13 @@ fn decode(message: &[u8], keys: &Keys) -> Option<Event> {
     let length = reader.u16()?;
     let name: Name = keys.name(reader.take(length.into())?)?;
     let entry = record::entry(reader.0, 0, 0)?;
-    Some(Event {
-        kind,
-        name,
-        owner: entry.owner.clone(),
-        host: entry.client.host.clone(),
-        pid: entry.client.pid,
-        label: entry.label.clone(),
-        token: entry.seq().and_then(|seq| Token::new(seq, 0)),
-        value: entry.value.clone(),
-    })
+    let mut event = Event::new(kind, name, entry.owner.clone());
+    event.token = entry.seq().and_then(|seq| Token::new(seq, 0));
+    event.host.clone_from(&entry.client.host);
+    event.pid = entry.client.pid;
+    event.label = entry.label;
+    event.value = entry.value;
+    Some(event)
 }
 
 #[cfg(test)]

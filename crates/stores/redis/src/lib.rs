@@ -8,6 +8,7 @@
 //! and `sentinel` what these deployments need in addition. Several independent servers are in
 //! `quorum`, the locks of other libraries in `guest`.
 
+mod admin;
 mod batch;
 mod claim;
 mod cluster;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_core::{Result, StoreUrl};
 
 use crate::config::{Config, Deployment};
@@ -19,14 +19,14 @@ use crate::{GuestStore, QuorumStore, RedisStore};
 /// assert_eq!(opened.unwrap_err().kind(), ErrorKind::Unreachable);
 /// # Ok(()) }
 /// ```
-pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
     let config = Arc::new(Config::from_url(url)?);
     let scheme = config.scheme;
     let opened = dispatch(config, context).await;
     opened.map_err(|error| error.or_store(scheme))
 }
 
-async fn dispatch(config: Arc<Config>, context: OpenContext) -> Result<Arc<dyn Store>> {
+async fn dispatch(config: Arc<Config>, context: OpenContext) -> Result<Arc<dyn Admin>> {
     let deployment = config.deployment.clone();
     Ok(match (config.guest, deployment) {
         (Some(layout), deployment) => {

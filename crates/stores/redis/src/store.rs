@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView, OpenContext,
-    ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Claim, ClaimReply, Freshness, Hold, OpenContext, ReleaseReply, RenewReply, Renewal, Store,
+    StoreInfo, Suspicions, Wakes,
 };
-use clinch_core::{Error, ErrorKind, Name, Result, keeper};
+use clinch_core::{Name, Result, keeper};
 
 use crate::batch::{Batcher, Pending, Step};
 use crate::cluster::Cluster;
 use crate::config::{Config, Topology};
-use crate::connection::{PushHandler, Servers, Session};
+use crate::connection::{Locate, Servers, Session};
 use crate::keys::Keys;
 use crate::record::{Reply, expect, step};
 use crate::sentinel::{self, Sentinels};
 use crate::wakes::PushRouter;
-use crate::{claim, doctor, events, info, inspect, release, renew};
+use crate::{claim, info, release, renew};
 
 /// Locks on one Redis, on the master that sentinels name, or on a cluster.
 ///
@@ -50,16 +50,18 @@ impl RedisStore {
                 PushRouter::new(keys.channel(me), Some(keys.clone()))
             }
         };
+        let session = |locate: Box<dyn Locate>| {
+            let operations = context.operations.clone();
+            Session::new(config.clone(), locate, pushes.clone(), operations)
+        };
         let mut watched = None;
         let servers = match topology {
-            Topology::One(address) => Servers::One(
-                Session::new(config.clone(), Box::new(address.clone()), pushes.clone()),
-                config.scheme,
-            ),
+            Topology::One(address) => {
+                Servers::One(session(Box::new(address.clone())), config.scheme)
+            }
             Topology::Sentinel(hosts, master) => {
                 let sentinels = Sentinels::new(&config, hosts, master);
-                let locate = Box::new(sentinels.clone());
-                let session = Session::new(config.clone(), locate, pushes.clone());
+                let session = session(Box::new(sentinels.clone()));
                 watched = Some((sentinels, session.clone()));
                 Servers::One(session, config.scheme)
             }
@@ -68,6 +70,7 @@ impl RedisStore {
                 seeds.clone(),
                 pushes.clone(),
                 me,
+                context.operations.clone(),
             )),
         };
         let mut info = Self::describe(config.scheme);
@@ -99,21 +102,6 @@ impl RedisStore {
         info::redis(scheme)
     }
 
-    /// After `close` only releases and withdrawals are accepted.
-    fn check_open(&self) -> Result<()> {
-        match self.pushes.is_closed() {
-            true => {
-                Err(Error::new(ErrorKind::Closed, "the store was closed")
-                    .with_store(self.info.scheme))
-            }
-            false => Ok(()),
-        }
-    }
-
-    fn explain(&self, error: Error) -> Error {
-        error.or_store(self.info.scheme)
-    }
-
     /// Sends a step and picks its reply.
     pub(crate) async fn step<T>(
         &self,
@@ -132,10 +120,7 @@ impl RedisStore {
         pending: Pending,
         pick: impl FnOnce(Reply) -> Option<T>,
     ) -> Result<T> {
-        let reply = pending.await;
-        reply
-            .and_then(|reply| expect(reply, self.info.scheme, pick))
-            .map_err(|error| self.explain(error))
+        expect(pending.await?, self.info.scheme, pick)
     }
 }
 
@@ -146,7 +131,6 @@ impl Store for RedisStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
-        self.check_open()?;
         claim::claim(self, claim).await
     }
 
@@ -157,9 +141,11 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
-        self.check_open()?;
-        let replies = renew::renew(self, renewals).await;
-        replies.map_err(|error| self.explain(error))
+        renew::renew(self, renewals).await
+    }
+
+    fn suspicions(&self) -> Suspicions {
+        Suspicions::none()
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
@@ -171,52 +157,11 @@ impl Store for RedisStore {
     }
 
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
-        self.check_open()?;
         let held = self.step(name, step::check(seq), release::held).await?;
         Ok(match held {
             Ok(()) => Freshness::Current,
             Err(_) => Freshness::Stale,
         })
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        self.check_open()?;
-        let (servers, keys, prefix) = (self.servers.clone(), self.keys.clone(), prefix.to_owned());
-        keeper::run(async move { inspect::list(&servers, &keys, &prefix).await })
-            .await
-            .map_err(|error| self.explain(error))
-    }
-
-    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
-        self.check_open()?;
-        let (servers, keys, name) = (self.servers.clone(), self.keys.clone(), name.clone());
-        keeper::run(async move { inspect::one(&servers, &keys, &name).await })
-            .await
-            .map_err(|error| self.explain(error))
-    }
-
-    async fn events(&self, prefix: &str) -> Result<Events> {
-        self.check_open()?;
-        let events = events::watch(self, prefix).await;
-        events.map_err(|error| self.explain(error))
-    }
-
-    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
-        self.check_open()?;
-        release::evict(self, name, seq).await
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.check_open()?;
-        let (servers, config) = (self.servers.clone(), self.config.clone());
-        let keys = self.keys.clone();
-        keeper::run(async move { doctor::examine(&servers, &config, Some(&keys)).await })
-            .await
-            .map_err(|error| self.explain(error))
-    }
-
-    fn operations(&self) -> u64 {
-        self.servers.commands()
     }
 
     async fn close(&self) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clinch_core::store::{Wake, WakeBook};
+use clinch_core::store::{Wake, WakeRegistry};
 use clinch_kit::closed::Closed;
 use redis::{PushInfo, PushKind, Value};
 
@@ -19,7 +19,7 @@ pub(crate) struct PushRouter {
     /// The channel with the grants of this client; empty if it has none.
     channel: String,
     /// The claims that wait.
-    pub(crate) wakes: WakeBook,
+    pub(crate) wakes: WakeRegistry,
     /// The streams of events.
     pub(crate) events: EventRouter,
     /// The greatest number seen. It goes with every claim: a server that has lost its data and whose
@@ -44,7 +44,7 @@ impl PushRouter {
     fn with(channel: String, events: EventRouter) -> Arc<Self> {
         Arc::new(Self {
             channel,
-            wakes: WakeBook::default(),
+            wakes: WakeRegistry::default(),
             events,
             greatest: AtomicU64::default(),
             guests: GuestWaiters::default(),

@@ -475,15 +475,6 @@ async fn any_server_of_the_cluster_will_do() {
 }
 
 #[tokio::test]
-async fn raw_operations_find_their_server() {
-    let a = Client::open(&shared().url(), "floor").await;
-    let mut floor = a.store().floor().await.unwrap().unwrap();
-    for n in 0..20 {
-        floor.pair(n).await.unwrap();
-    }
-}
-
-#[tokio::test]
 async fn the_wrong_scheme_is_named() {
     let open = async |url: String| {
         let context = Clinch::context("wrong").unwrap();

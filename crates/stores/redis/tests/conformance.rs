@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_redis::{GuestStore, QuorumStore, RedisStore};
 use clinch_testkit::conformance::{self, Case, Place, Subject};
 use clinch_testkit::servers::{Cluster, Redis, Sentinels};
@@ -44,7 +44,7 @@ impl Subject for One {
         )))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_redis::open(&url.parse()?, context).await
     }
 }
@@ -103,7 +103,7 @@ impl Subject for Followed {
         }))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_redis::open(&url.parse()?, context).await
     }
 
@@ -178,7 +178,7 @@ impl Subject for Quorum {
         Ok(Box::new(Three(servers, self.all)))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_redis::open(&url.parse()?, context).await
     }
 
@@ -276,7 +276,7 @@ impl Subject for Guest {
         Ok(Box::new(GuestServer(Server(server), self.0)))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_redis::open(&url.parse()?, context).await
     }
 }
@@ -350,7 +350,7 @@ impl Subject for Clustered {
         }))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_redis::open(&url.parse()?, context).await
     }
 
@@ -384,7 +384,7 @@ impl Subject for ClusterOfItsOwn {
         }))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_redis::open(&url.parse()?, context).await
     }
 

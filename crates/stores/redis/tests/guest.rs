@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{Claim, ClaimReply, Hold, Renewal, Store};
+use clinch_core::store::{Admin, Claim, ClaimReply, Hold, Renewal};
 use clinch_core::{Clinch, Clock, ErrorKind, LostReason, Name, OwnerId, ReleaseReply};
 use clinch_testkit::proxy::{Direction, Flow, Proxy, Then, resp};
 use clinch_testkit::servers::Redis;
@@ -86,7 +86,7 @@ fn calls(server: &Redis) -> u64 {
 }
 
 /// A claim and its store, below the engine.
-async fn raw(url: &str, name: &str) -> (Arc<dyn Store>, Claim) {
+async fn raw(url: &str, name: &str) -> (Arc<dyn Admin>, Claim) {
     let context = Clinch::context("clinch").unwrap();
     let store = clinch_redis::open(&url.parse().unwrap(), context.clone())
         .await
@@ -574,7 +574,7 @@ async fn a_claim_that_arrives_after_other_holders_takes_nothing() {
         let proxy = proxied(&server).await;
         let (store, claim) = raw(&through(&proxy, layout), "a").await;
         let (other, _) = raw(&direct(&server, layout), "a").await;
-        let use_once = async |store: &Arc<dyn Store>, claim: &Claim| {
+        let use_once = async |store: &Arc<dyn Admin>, claim: &Claim| {
             let ClaimReply::Granted(grant) = store.claim(claim).await.unwrap() else {
                 panic!("it is free");
             };

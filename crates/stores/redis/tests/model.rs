@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clinch_core::Result;
-use clinch_core::store::{Events, OpenContext, Store};
+use clinch_core::store::{Admin, Events, OpenContext};
 use clinch_testkit::model::{Real, Said, Time, play};
 use clinch_testkit::servers::{Redis, Step};
 
@@ -27,7 +27,7 @@ impl Server {
 }
 
 impl Real for Server {
-    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Admin>> {
         let url = format!("{}/?remember=24h", self.redis.url()).parse()?;
         let store = clinch_redis::open(&url, context).await?;
         if self.watched {

@@ -268,7 +268,7 @@ async fn strict_mode_refuses_what_would_break_it() {
     let redis = Redis::start().unwrap();
     let a = client(&format!("{}?{STRICT}", redis.url())).await.unwrap();
     assert_eq!(a.info().limits.max_lease, LONGEST);
-    let sent = a.store().operations();
+    let sent = a.operations();
     let second = Duration::from_secs(1);
     for lock in [
         a.lock("x").lease(LONGEST + second),
@@ -279,7 +279,7 @@ async fn strict_mode_refuses_what_would_break_it() {
             ErrorKind::Invalid
         );
     }
-    assert_eq!(a.store().operations(), sent, "it was refused by the server");
+    assert_eq!(a.operations(), sent, "it was refused by the server");
     a.lock("x").lease(LONGEST).try_acquire().await.unwrap();
     // Another pause than the others have would be too short for somebody.
     let other = format!("{}?durability=strict&longest=5s", redis.url());

@@ -10,7 +10,7 @@ use clinch_core::{Error, ErrorKind};
 use redis::{PushInfo, PushKind, Value};
 
 use super::Cluster;
-use crate::config::{Address, Config};
+use crate::config::Address;
 use crate::connection::{PushHandler, Session, Trouble};
 use crate::wakes::PushRouter;
 
@@ -106,11 +106,12 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
+    /// With a session that is made by `session` for these messages.
     pub(crate) fn new(
-        config: &Arc<Config>,
         at: &Address,
         pushes: &Arc<PushRouter>,
         cluster: Weak<Cluster>,
+        session: impl FnOnce(Arc<dyn PushHandler>) -> Arc<Session>,
     ) -> Self {
         let pushes = WakePushes {
             pushes: pushes.clone(),
@@ -118,7 +119,7 @@ impl Listener {
             at: at.clone(),
         };
         Self {
-            session: Session::new(config.clone(), Box::new(at.clone()), Arc::new(pushes)),
+            session: session(Arc::new(pushes)),
             busy: tokio::sync::Mutex::default(),
         }
     }
@@ -174,11 +175,6 @@ impl Listener {
 
     pub(crate) fn reset(&self) {
         self.session.reset();
-    }
-
-    /// Commands sent so far.
-    pub(crate) fn commands(&self) -> u64 {
-        self.session.commands()
     }
 }
 

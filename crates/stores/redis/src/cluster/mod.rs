@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use clinch_core::store::Operations;
 use clinch_core::{ClientId, Clock, Error, ErrorKind, Result, keeper};
 use clinch_kit::backoff::Backoff;
 use redis::Value;
@@ -45,6 +46,7 @@ pub(crate) struct Cluster {
     /// Counts the refreshes.
     maps: AtomicU64,
     recovering: AtomicBool,
+    operations: Operations,
     /// The subscriptions to wakes.
     pub(crate) wakes: ClusterWakes,
     this: Weak<Self>,
@@ -76,6 +78,7 @@ impl Cluster {
         seeds: Vec<Address>,
         pushes: Arc<PushRouter>,
         me: ClientId,
+        operations: Operations,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             config,
@@ -86,6 +89,7 @@ impl Cluster {
             maps: AtomicU64::default(),
             recovering: AtomicBool::default(),
             wakes: ClusterWakes::new(me),
+            operations,
             this: this.clone(),
         })
     }
@@ -100,9 +104,13 @@ impl Cluster {
         let known = nodes.known.entry(at.clone());
         let made = || {
             let pushes = CommandPushes::new(self.pushes.clone(), self.this.clone());
+            let session = |pushes: Arc<dyn PushHandler>| {
+                let (config, operations) = (self.config.clone(), self.operations.clone());
+                Session::new(config, Box::new(at.clone()), pushes, operations)
+            };
             Arc::new(Node {
-                commands: Session::new(self.config.clone(), Box::new(at.clone()), Arc::new(pushes)),
-                listener: Listener::new(&self.config, at, &self.pushes, self.this.clone()),
+                commands: session(Arc::new(pushes)),
+                listener: Listener::new(at, &self.pushes, self.this.clone(), session),
             })
         };
         known.or_insert_with(made).clone()
@@ -133,13 +141,6 @@ impl Cluster {
         let masters = self.nodes().map.masters();
         let session = |at: &Address| self.node(at).commands.clone();
         masters.iter().map(session).collect()
-    }
-
-    /// Commands sent so far.
-    pub(crate) fn commands(&self) -> u64 {
-        let nodes = self.nodes();
-        let sent = |node: &Arc<Node>| node.commands.commands() + node.listener.commands();
-        nodes.known.values().map(sent).sum()
     }
 
     /// Finds the masters, and checks that they can keep locks.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use clinch_core::store::{Wake, WakeBook};
+use clinch_core::store::{Wake, WakeRegistry};
 use clinch_core::{ClientId, Clock, RequestId, Result, keeper};
 use clinch_kit::backoff::Backoff;
 use tokio::sync::Notify;
@@ -125,7 +125,12 @@ impl ClusterWakes {
     }
 
     /// Adds a claim that waits; `Some` if its channel must be opened.
-    fn add(&self, channel: &str, request: RequestId, registry: &WakeBook) -> Option<Arc<Notify>> {
+    fn add(
+        &self,
+        channel: &str,
+        request: RequestId,
+        registry: &WakeRegistry,
+    ) -> Option<Arc<Notify>> {
         let mut channels = self.channels();
         if let Some(channel) = channels.open.get_mut(channel) {
             channel.used = true;
@@ -166,7 +171,7 @@ impl ClusterWakes {
     }
 
     /// It is subscribed: sends a hint to all waiters.
-    fn opened(&self, channel: &str, registry: &WakeBook) {
+    fn opened(&self, channel: &str, registry: &WakeRegistry) {
         let mut channels = self.channels();
         channels.made += 1;
         let number = channels.made;
@@ -188,7 +193,7 @@ impl ClusterWakes {
     }
 
     /// Whether a channel is still needed; removes it if not.
-    fn keep(&self, channel: &str, registry: &WakeBook) -> bool {
+    fn keep(&self, channel: &str, registry: &WakeRegistry) -> bool {
         let mut channels = self.channels();
         let closed = channels.closed;
         let Some(open) = channels.open.get_mut(channel) else {

@@ -1,7 +1,6 @@
 //! Requests on a connection: sent, awaited for a limited time, and what a failure means.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clinch_core::{Effect, Error, ErrorKind, Result};
@@ -92,9 +91,7 @@ impl Session {
     ) -> Result<Vec<Value>, Trouble> {
         let count = pipeline.len();
         let commands = u64::try_from(count).unwrap_or(u64::MAX);
-        self.dialer()
-            .commands
-            .fetch_add(commands, Ordering::Relaxed);
+        self.dialer().operations.add(commands);
         let mut connection = live.driver.clone();
         let replies = connection.req_packed_commands(pipeline, 0, count);
         self.within(live, limit, replies).await
@@ -111,7 +108,7 @@ impl Session {
         cmd: &Cmd,
         limit: Duration,
     ) -> Result<Value, Trouble> {
-        self.dialer().commands.fetch_add(1, Ordering::Relaxed);
+        self.dialer().operations.add(1);
         let mut connection = live.driver.clone();
         let reply = connection.req_packed_command(cmd);
         let reply = self.within(live, limit, reply).await?;
@@ -166,7 +163,7 @@ impl Session {
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<()> {
         let live = self.live().await?;
         let mut connection = live.driver.clone();
-        self.dialer().commands.fetch_add(1, Ordering::Relaxed);
+        self.dialer().operations.add(1);
         let subscribed = self
             .within(&live, self.limit(None), connection.subscribe(channel))
             .await;
@@ -177,7 +174,7 @@ impl Session {
     pub(crate) async fn unsubscribe(&self, channel: &str) {
         let Some(live) = self.current() else { return };
         let mut connection = live.driver.clone();
-        self.dialer().commands.fetch_add(1, Ordering::Relaxed);
+        self.dialer().operations.add(1);
         // A failure ends the connection, and the subscription with it.
         let ended = connection.unsubscribe(channel);
         let _ = self.within(&live, self.limit(None), ended).await;

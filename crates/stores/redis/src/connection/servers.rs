@@ -110,14 +110,6 @@ impl Servers {
         }
     }
 
-    /// Commands sent so far.
-    pub(crate) fn commands(&self) -> u64 {
-        match self {
-            Self::One(session, _) => session.commands(),
-            Self::Cluster(cluster) => cluster.commands(),
-        }
-    }
-
     /// Whether the steps of these two keys may share a call. On a cluster only steps of one key do:
     /// while a slot moves, two of its keys may be at different servers.
     pub(crate) fn share_calls(&self, one: &str, other: &str) -> bool {

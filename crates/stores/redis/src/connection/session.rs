@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use clinch_core::store::Operations;
 use clinch_core::{Clock, Error, ErrorKind, Result};
 use clinch_kit::backoff::Backoff;
 use clinch_kit::reconnect::{self, Connector, Reconnecting};
@@ -87,7 +88,7 @@ pub(super) struct Dialer {
     pub(super) moves: watch::Sender<u64>,
     /// Counts connections: the end of one that was abandoned must not end the next.
     dialed: AtomicU64,
-    pub(super) commands: AtomicU64,
+    pub(super) operations: Operations,
     pub(super) clock: ServerClock,
 }
 
@@ -96,6 +97,7 @@ impl Session {
         config: Arc<Config>,
         locate: Box<dyn Locate>,
         pushes: Arc<dyn PushHandler>,
+        operations: Operations,
     ) -> Arc<Self> {
         let dialer = Dialer {
             config,
@@ -103,7 +105,7 @@ impl Session {
             pushes,
             moves: watch::Sender::default(),
             dialed: AtomicU64::default(),
-            commands: AtomicU64::default(),
+            operations,
             clock: ServerClock::default(),
         };
         Arc::new(Self {
@@ -118,11 +120,6 @@ impl Session {
     /// An estimate of the server's clock.
     pub(crate) fn clock(&self) -> &ServerClock {
         &self.dialer().clock
-    }
-
-    /// Commands sent so far.
-    pub(crate) fn commands(&self) -> u64 {
-        self.dialer().commands.load(Ordering::Relaxed)
     }
 
     /// The connection, if one is open.
@@ -232,7 +229,7 @@ impl Dialer {
             .get_multiplexed_async_connection_with_config(&settings)
             .await
             .map_err(failed)?;
-        self.commands.fetch_add(2, Ordering::Relaxed);
+        self.operations.add(2);
         let mut subscriber = driver.clone();
         let channels = self.pushes.channels();
         let subscribing = async {

@@ -7,6 +7,7 @@
 //! Beside the lock there is one list of ours, `clinch:ended:NAME`, with the last claims that ended:
 //! without it a late copy of a claim could take a lock after its client has withdrawn.
 
+mod admin;
 mod layout;
 mod plain;
 mod redisson;

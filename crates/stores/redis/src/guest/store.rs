@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Busy, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Grant, Hold, LockView,
-    LostReason, OpenContext, PartyView, Queued, ReleaseReply, RenewReply, Renewal, Store,
-    StoreInfo, Wakes,
+    Busy, Capability, Claim, ClaimReply, Freshness, Grant, Hold, LostReason, OpenContext,
+    PartyView, Queued, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Suspicions, Wakes,
 };
 use clinch_core::{ClientInfo, Error, ErrorKind, Name, OwnerId, RequestId, Result, keeper};
 
@@ -18,11 +17,11 @@ use super::waiters;
 use crate::config::{Config, Deployment, Topology};
 use crate::connection::{Servers, Session};
 use crate::error::unexpected;
+use crate::info;
 use crate::ledger::{Ledger, TRIES, too_late, window};
 use crate::record::millis;
 use crate::scripts::Call;
 use crate::wakes::PushRouter;
-use crate::{doctor, info};
 
 /// The most locks in one call: they occupy the server for well under a millisecond.
 const MOST: usize = 100;
@@ -37,12 +36,12 @@ const PAUSE: std::ops::Range<u64> = 50..200;
 /// ```
 #[derive(Debug)]
 pub struct GuestStore {
-    info: StoreInfo,
+    pub(super) info: StoreInfo,
     layout: Layout,
     me: Arc<ClientInfo>,
-    config: Arc<Config>,
-    session: Arc<Session>,
-    servers: Servers,
+    pub(super) config: Arc<Config>,
+    pub(super) session: Arc<Session>,
+    pub(super) servers: Servers,
     pushes: Arc<PushRouter>,
     /// Attempts so far, for the jitter.
     attempts: AtomicU64,
@@ -71,7 +70,12 @@ impl GuestStore {
             ));
         }
         let pushes = PushRouter::new(String::new(), None);
-        let session = Session::new(config.clone(), Box::new(address), pushes.clone());
+        let session = Session::new(
+            config.clone(),
+            Box::new(address),
+            pushes.clone(),
+            context.operations.clone(),
+        );
         let store = Self {
             info: Self::describe(scheme),
             layout,
@@ -134,16 +138,12 @@ impl GuestStore {
         };
         let servers = self.servers.clone();
         let reply = keeper::run(async move { servers.call(call).await }).await;
-        let replies = reply.and_then(|value| {
-            Reply::read(value)
-                .filter(|replies| replies.len() == locks.len())
-                .ok_or_else(|| unexpected(self.info.scheme))
-        });
-        replies.map_err(|error| self.explain(error))
+        let replies = Reply::read(reply?).filter(|replies| replies.len() == locks.len());
+        replies.ok_or_else(|| unexpected(self.info.scheme))
     }
 
     /// One operation on one lock.
-    async fn one(
+    pub(super) async fn one(
         &self,
         operation: &str,
         moment: u64,
@@ -156,16 +156,10 @@ impl GuestStore {
         let wait = operation == "claim";
         let replies = self.call(operation, wait, moment, &[lock]).await?;
         match replies.into_iter().next() {
-            Some(Reply::Clash(kind, fields)) => {
-                Err(self.explain(self.layout.clash(name, &kind, &fields)))
-            }
+            Some(Reply::Clash(kind, fields)) => Err(self.layout.clash(name, &kind, &fields)),
             Some(reply) => Ok(reply),
             None => Err(unexpected(self.info.scheme)),
         }
-    }
-
-    fn explain(&self, error: Error) -> Error {
-        error.or_store(self.info.scheme)
     }
 
     /// Claims, with the latest time at which the server may apply it; again if it arrived too late.
@@ -184,7 +178,7 @@ impl GuestStore {
                 reply => return Ok(reply),
             }
         }
-        Err(self.explain(too_late()))
+        Err(too_late())
     }
 
     /// Releases or withdraws.
@@ -214,29 +208,11 @@ impl GuestStore {
         Some(left.map_or(pause, |left| left.min(pause)))
     }
 
-    fn party(&self, owner: String, count: &str, left: Option<Duration>) -> PartyView {
-        let mut party = PartyView {
-            owner: OwnerId::new(owner.as_str()),
-            client: unknown_client(),
-            host: String::new(),
-            pid: 0,
-            label: None,
-            value: None,
-            units: 1,
-            token: None,
-            age: Duration::MAX,
-            lease_left: left.unwrap_or(Duration::MAX),
-        };
+    pub(super) fn party(&self, owner: String, count: &str, left: Option<Duration>) -> PartyView {
+        let mut party = PartyView::new(OwnerId::new(owner.as_str()), unknown_client());
+        party.lease_left = left.unwrap_or(Duration::MAX);
         self.layout.describe(&owner, count, &mut party);
         party
-    }
-
-    fn refuse<T>(&self, what: &str) -> Result<T> {
-        let text = format!("this layout has no {what}");
-        Err(self.explain(unsupported(
-            &text,
-            "leave layout away for locks of your own",
-        )))
     }
 }
 
@@ -249,17 +225,13 @@ impl Store for GuestStore {
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
         let owner = self.owner(claim.request);
         Ok(match self.claim_in_time(claim, &owner).await? {
-            Reply::Granted => ClaimReply::Granted(Grant {
-                seq: seq(&owner),
-                predecessor: None,
-            }),
-            Reply::Taken(left) if claim.queue => ClaimReply::Queued(Queued {
-                ahead: 0,
-                retry_after: self.next_attempt(left),
+            Reply::Granted => ClaimReply::Granted(Grant::new(seq(&owner), None)),
+            Reply::Taken(left) if claim.queue => {
+                let queued = Queued::new(0, self.next_attempt(left));
                 // A subscription begins with a hint.
-                wakes_kept: true,
-            }),
-            Reply::Taken(retry_after) => ClaimReply::Busy(Busy { retry_after }),
+                ClaimReply::Queued(queued.with_wakes_kept(true))
+            }
+            Reply::Taken(retry_after) => ClaimReply::Busy(Busy::new(retry_after)),
             Reply::Gone(reason) => ClaimReply::Gone(reason),
             _ => return Err(unexpected(self.info.scheme)),
         })
@@ -304,6 +276,10 @@ impl Store for GuestStore {
         }
     }
 
+    fn suspicions(&self) -> Suspicions {
+        Suspicions::none()
+    }
+
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
         let Some(owner) = self.held_by(hold) else {
             return Ok(ReleaseReply::WasLost(LostReason::Forgotten));
@@ -330,71 +306,7 @@ impl Store for GuestStore {
     }
 
     async fn check(&self, _name: &Name, _seq: u64) -> Result<Freshness> {
-        self.refuse("fencing tokens")
-    }
-
-    async fn list(&self, _prefix: &str) -> Result<Vec<LockView>> {
-        self.refuse("listing: locks and other keys look alike")
-    }
-
-    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
-        let reply = self.one("view", 0, name, "", Duration::ZERO).await?;
-        let (left, holders) = match reply {
-            Reply::None => return Ok(None),
-            Reply::Holder(left, holders) => (left, holders),
-            _ => return Err(unexpected(self.info.scheme)),
-        };
-        let holders = holders.into_iter();
-        Ok(Some(LockView {
-            name: name.clone(),
-            limit: 1,
-            holders: holders
-                .map(|(owner, count)| self.party(owner, &count, left))
-                .collect(),
-            waiters: Vec::new(),
-            delayed: Vec::new(),
-        }))
-    }
-
-    async fn events(&self, _prefix: &str) -> Result<Events> {
-        self.refuse("events")
-    }
-
-    async fn evict(&self, name: &Name, number: Option<u64>) -> Result<Evicted> {
-        let owner = match number {
-            None => String::new(),
-            Some(number) => {
-                let view = self.inspect(name).await?;
-                let holders = view.map(|view| view.holders).unwrap_or_default();
-                let meant = |holder: &PartyView| seq(holder.owner.as_str()) == number;
-                match holders.into_iter().find(meant) {
-                    Some(holder) => holder.owner.to_string(),
-                    None => return Ok(Evicted::default()),
-                }
-            }
-        };
-        let longest = millis(window(self.config.timeout, Duration::MAX));
-        let keep = self.session.clock().now() + u64::from(longest);
-        let reply = self.one("evict", keep, name, &owner, Duration::ZERO);
-        match reply.await? {
-            Reply::Evicted(owner) => Ok(Evicted {
-                seqs: vec![seq(&owner)],
-                ..Evicted::default()
-            }),
-            Reply::None => Ok(Evicted::default()),
-            _ => Err(unexpected(self.info.scheme)),
-        }
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        let (servers, config) = (self.servers.clone(), self.config.clone());
-        keeper::run(async move { doctor::examine(&servers, &config, None).await })
-            .await
-            .map_err(|error| self.explain(error))
-    }
-
-    fn operations(&self) -> u64 {
-        self.session.commands()
+        Err(missing(Capability::Tokens))
     }
 
     async fn close(&self) -> Result<()> {
@@ -424,6 +336,12 @@ fn scheme(scheme: &str, layout: Layout) -> &'static str {
 
 fn text(span: Duration) -> Vec<u8> {
     millis(span).to_string().into_bytes()
+}
+
+/// Core checks capabilities before; a caller without core gets this.
+pub(super) fn missing(capability: Capability) -> Error {
+    let text = format!("this layout has no {capability}");
+    unsupported(&text, "leave layout away for locks of your own")
 }
 
 fn unsupported(message: &str, advice: &str) -> Error {

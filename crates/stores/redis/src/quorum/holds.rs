@@ -159,8 +159,5 @@ pub(crate) async fn evict(quorum: &Quorum, name: &Name, seq: Option<u64>) -> Res
         seqs.sort_unstable();
         seqs
     };
-    Ok(Evicted {
-        seqs: ended(broken),
-        delays: ended(delays),
-    })
+    Ok(Evicted::new(ended(broken), ended(delays)))
 }

@@ -52,6 +52,7 @@
 //! none votes for a number that any earlier abort of this client can have named: votes are greater than
 //! all numbers seen when the round began.
 
+mod admin;
 mod answers;
 mod background;
 mod holds;

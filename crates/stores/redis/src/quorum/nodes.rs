@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{Claim, Finding, Hold, Renewal, Severity};
+use clinch_core::store::{Claim, Finding, Hold, Operations, Renewal, Severity};
 use clinch_core::{Clock, Error, ErrorKind, Name, RequestId, Result, keeper};
 use tokio::sync::mpsc;
 
@@ -11,7 +11,7 @@ use super::answers::Answers;
 use crate::batch::{self, Batcher, Pending};
 use crate::config::{Address, Config};
 use crate::connection::{Server, Servers, Session};
-use crate::doctor;
+use crate::doctor::{self, finding};
 use crate::keys::Keys;
 use crate::wakes::PushRouter;
 
@@ -52,12 +52,18 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    pub(crate) fn new(config: Arc<Config>, hosts: &[Address], need: usize, keys: Keys) -> Self {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        hosts: &[Address],
+        need: usize,
+        keys: Keys,
+        operations: &Operations,
+    ) -> Self {
         // There is no queue, and there are no events.
         let pushes = PushRouter::new(String::new(), None);
         let node = |address: &Address| {
             let locate = Box::new(address.clone());
-            let session = Session::new(config.clone(), locate, pushes.clone());
+            let session = Session::new(config.clone(), locate, pushes.clone(), operations.clone());
             let servers = Servers::One(session.clone(), config.scheme);
             Node {
                 address: address.clone(),
@@ -151,39 +157,34 @@ impl Nodes {
             let examined = doctor::examine(&node.servers, &self.config, Some(&self.keys)).await;
             match examined {
                 Ok(found) => findings.extend(found),
-                Err(error) => findings.push(Finding {
-                    severity: Severity::Warning,
-                    subject: "server".into(),
-                    message: format!("{} takes no part: {error}", node.address),
-                    advice: Some("start it again".into()),
-                }),
+                Err(error) => findings.push(finding(
+                    Severity::Warning,
+                    "server",
+                    format!("{} takes no part: {error}", node.address),
+                    "start it again",
+                )),
             }
             if let Ok(live) = node.session.live().await {
                 reached.push(live.connection.server);
             }
         }
         if let Err(error) = different(&reached) {
-            findings.push(Finding {
-                severity: Severity::Broken,
-                subject: "quorum".into(),
-                message: error.message().to_owned(),
-                advice: error.advice().map(str::to_owned),
-            });
+            findings.push(finding(
+                Severity::Broken,
+                "quorum",
+                error.message().to_owned(),
+                error.advice().unwrap_or_default(),
+            ));
         }
         if reached.len() < self.need {
-            findings.push(Finding {
-                severity: Severity::Broken,
-                subject: "quorum".into(),
-                message: too_few(reached.len(), self, None).message().to_owned(),
-                advice: Some("nothing is granted until more of them are up".into()),
-            });
+            findings.push(finding(
+                Severity::Broken,
+                "quorum",
+                too_few(reached.len(), self, None).message().to_owned(),
+                "nothing is granted until more of them are up",
+            ));
         }
         Ok(findings)
-    }
-
-    /// Commands sent so far.
-    pub(crate) fn commands(&self) -> u64 {
-        self.all.iter().map(|node| node.session.commands()).sum()
     }
 
     pub(crate) fn close(&self) {

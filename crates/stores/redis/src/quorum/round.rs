@@ -100,10 +100,7 @@ impl Round {
         match self.vote(&prepared).await {
             Ok((seq, votes)) => {
                 self.settle(seq, &prepared, answers, votes);
-                Ok(Grant {
-                    seq,
-                    predecessor: prepared.predecessor(seq),
-                })
+                Ok(Grant::new(seq, prepared.predecessor(seq)))
             }
             Err((mut numbers, refusal)) => {
                 for (at, grant) in &prepared.granted {
@@ -215,10 +212,7 @@ impl Round {
                 for (at, grant) in prepared.granted.iter().filter(|(_, g)| g.seq != token) {
                     decided.resolve(*at, grant.seq);
                 }
-                return Ok(Grant {
-                    seq: token,
-                    predecessor: prepared.predecessor(token),
-                });
+                return Ok(Grant::new(token, prepared.predecessor(token)));
             }
         }
         match yes + failed + answers.pending() >= nodes.need {
@@ -300,13 +294,9 @@ impl Round {
                 };
                 let retry_after = Some(pause(refused));
                 Ok(match self.claim.queue {
-                    true => ClaimReply::Queued(Queued {
-                        ahead: 0,
-                        retry_after,
-                        // There are no wakes to be lost.
-                        wakes_kept: true,
-                    }),
-                    false => ClaimReply::Busy(Busy { retry_after }),
+                    // There are no wakes to be lost.
+                    true => ClaimReply::Queued(Queued::new(0, retry_after).with_wakes_kept(true)),
+                    false => ClaimReply::Busy(Busy::new(retry_after)),
                 })
             }
             Refusal::Gone(reason) => {

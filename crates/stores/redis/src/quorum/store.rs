@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Capability, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView,
-    OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Claim, ClaimReply, Freshness, Hold, OpenContext, ReleaseReply, RenewReply, Renewal, Store,
+    StoreInfo, Suspicions, Wakes,
 };
-use clinch_core::{Clock, Error, ErrorKind, Name, Result, keeper};
+use clinch_core::{Clock, Name, Result, keeper};
 
 use super::background::Background;
 use super::holds;
-use super::inspect::{self, What};
+use super::inspect;
 use super::ledger::Ledger;
 use super::nodes::Nodes;
 use super::round::{Quorum, Round};
@@ -31,8 +31,8 @@ use crate::{info, strict};
 pub struct QuorumStore {
     info: StoreInfo,
     config: Arc<Config>,
-    clock: Clock,
-    quorum: Arc<Quorum>,
+    pub(super) clock: Clock,
+    pub(super) quorum: Arc<Quorum>,
     /// Published values so far, to order them by age.
     published: AtomicU64,
 }
@@ -46,7 +46,13 @@ impl QuorumStore {
         context: OpenContext,
     ) -> Result<Self> {
         let keys = Keys::new(&context.namespace);
-        let nodes = Arc::new(Nodes::new(config.clone(), hosts, need, keys));
+        let nodes = Arc::new(Nodes::new(
+            config.clone(),
+            hosts,
+            need,
+            keys,
+            &context.operations,
+        ));
         nodes.connect(&context.clock).await?;
         Ok(Self {
             info: Self::describe(need == hosts.len()),
@@ -71,21 +77,6 @@ impl QuorumStore {
     pub fn describe(all: bool) -> StoreInfo {
         info::quorum(all)
     }
-
-    fn explain(&self, error: Error) -> Error {
-        error.or_store(self.info.scheme)
-    }
-
-    /// Refuses a claim that the servers could not keep.
-    fn check_claim(&self, claim: &Claim) -> Result<()> {
-        // The engine has checked this; a claim from elsewhere must not break the guarantee.
-        if !matches!(claim.limit, 1 | u32::MAX) && !self.info.capabilities.semaphores {
-            let text = format!("this store has no {}", Capability::Semaphores);
-            return Err(Error::new(ErrorKind::Unsupported, text)
-                .with_advice("a majority cannot count units: use need=all, or another store"));
-        }
-        strict::check(claim, &self.config)
-    }
 }
 
 #[async_trait]
@@ -95,8 +86,7 @@ impl Store for QuorumStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
-        self.check_claim(claim)
-            .map_err(|error| self.explain(error))?;
+        strict::check(claim, &self.config)?;
         let claim = Claim {
             value: claim.value.as_ref().map(|value| inspect::stamped(0, value)),
             ..claim.clone()
@@ -109,9 +99,7 @@ impl Store for QuorumStore {
             drop(turn);
             reply
         };
-        keeper::run(round)
-            .await
-            .map_err(|error| self.explain(error))
+        keeper::run(round).await
     }
 
     fn wakes(&self, _claim: &Claim) -> Wakes {
@@ -128,63 +116,29 @@ impl Store for QuorumStore {
             ..renewal.clone()
         };
         let renewals: Vec<_> = renewals.iter().map(stamped).collect();
-        let replies = holds::renew(&self.quorum, &renewals).await;
-        replies.map_err(|error| self.explain(error))
+        holds::renew(&self.quorum, &renewals).await
+    }
+
+    fn suspicions(&self) -> Suspicions {
+        Suspicions::none()
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
-        let released = holds::release(&self.quorum, hold).await;
-        Ok(match released.map_err(|error| self.explain(error))? {
+        Ok(match holds::release(&self.quorum, hold).await? {
             Ok(()) => ReleaseReply::Released,
             Err(reason) => ReleaseReply::WasLost(reason),
         })
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        let withdrawn = holds::withdraw(&self.quorum, claim).await;
-        withdrawn.map_err(|error| self.explain(error))
+        holds::withdraw(&self.quorum, claim).await
     }
 
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
-        let current = holds::check(&self.quorum, name, seq).await;
-        Ok(match current.map_err(|error| self.explain(error))? {
+        Ok(match holds::check(&self.quorum, name, seq).await? {
             true => Freshness::Current,
             false => Freshness::Stale,
         })
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        let what = What::Prefix(prefix.to_owned());
-        let views = inspect::views(self.quorum.nodes.clone(), what, &self.clock).await;
-        views.map_err(|error| self.explain(error))
-    }
-
-    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
-        let what = What::One(name.clone());
-        let views = inspect::views(self.quorum.nodes.clone(), what, &self.clock).await;
-        let mut views = views.map_err(|error| self.explain(error))?;
-        Ok(views.pop())
-    }
-
-    async fn events(&self, _prefix: &str) -> Result<Events> {
-        let text = format!("this store has no {}", Capability::Events);
-        Err(self.explain(Error::new(ErrorKind::Unsupported, text)))
-    }
-
-    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
-        let evicted = holds::evict(&self.quorum, name, seq).await;
-        evicted.map_err(|error| self.explain(error))
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        let nodes = self.quorum.nodes.clone();
-        keeper::run(async move { nodes.examine().await })
-            .await
-            .map_err(|error| self.explain(error))
-    }
-
-    fn operations(&self) -> u64 {
-        self.quorum.nodes.commands()
     }
 
     async fn close(&self) -> Result<()> {

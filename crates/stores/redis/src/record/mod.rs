@@ -135,12 +135,11 @@ impl<'a> Reader<'a> {
         let code = self.byte()?;
         let predecessor = match before {
             0 => None,
-            before => Some(Predecessor {
-                ending: ending(code)?,
-                seq: before,
-                owner: OwnerId::new(std::str::from_utf8(self.0).ok()?),
-            }),
+            before => {
+                let owner = OwnerId::new(std::str::from_utf8(self.0).ok()?);
+                Some(Predecessor::new(ending(code)?, before, owner))
+            }
         };
-        Some(Grant { seq, predecessor })
+        Some(Grant::new(seq, predecessor))
     }
 }

@@ -86,14 +86,11 @@ impl Reply {
         let some = |span: Duration| Some(span).filter(|span| !span.is_zero());
         Some(match self {
             Self::Granted(grant) => ClaimReply::Granted(grant),
-            Self::Queued { ahead, retry } => ClaimReply::Queued(Queued {
-                ahead: usize::try_from(ahead).unwrap_or(usize::MAX),
-                retry_after: some(retry),
-                wakes_kept: kept,
-            }),
-            Self::Busy { retry } => ClaimReply::Busy(Busy {
-                retry_after: some(retry),
-            }),
+            Self::Queued { ahead, retry } => {
+                let ahead = usize::try_from(ahead).unwrap_or(usize::MAX);
+                ClaimReply::Queued(Queued::new(ahead, some(retry)).with_wakes_kept(kept))
+            }
+            Self::Busy { retry } => ClaimReply::Busy(Busy::new(some(retry))),
             Self::No(reason) => ClaimReply::Gone(reason),
             _ => return None,
         })

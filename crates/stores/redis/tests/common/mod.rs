@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{OpenContext, Store};
+use clinch_core::store::{Admin, OpenContext};
 use clinch_core::{Clinch, Result, StoreUrl};
 use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, pass, renewal};
@@ -24,7 +24,7 @@ use clinch_testkit::wait::eventually;
 pub(crate) struct Ours;
 
 impl Opens for Ours {
-    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_redis::open(url, context).await
     }
 }

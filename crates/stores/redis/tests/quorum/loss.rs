@@ -26,11 +26,11 @@ async fn a_pair_costs_three_commands_at_each_server() {
     let a = servers.client().await;
     let lock = a.lock("x").lease(LONG);
     lock.acquire().await.unwrap().release().await.unwrap(); // brings the script along
-    let before = a.store().operations();
+    let before = a.operations();
     for _ in 0..50 {
         lock.acquire().await.unwrap().release().await.unwrap();
     }
-    let each = (a.store().operations() - before) / (50 * 5);
+    let each = (a.operations() - before) / (50 * 5);
     // A claim, a vote and a release; and now and then a word to a server that was late.
     assert!(each <= 4, "{each} commands at each server");
 }

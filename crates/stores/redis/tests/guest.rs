@@ -269,7 +269,7 @@ async fn a_foreign_lock_is_never_touched() {
             panic!("{reply:?}")
         };
         assert!(busy.retry_after.unwrap() <= Duration::from_secs(60));
-        // Even the right number of somebody else's hold is not enough.
+        // Even the right number of another client's hold is not enough.
         let (granted, free) = raw(&direct(&server, layout), "free").await;
         let ClaimReply::Granted(grant) = granted.claim(&free).await.unwrap() else {
             panic!("it is free")
@@ -621,7 +621,7 @@ async fn a_claim_that_arrives_after_other_holders_takes_nothing() {
     }
 }
 
-/// The same where the hold was evicted: nobody releases it, and its client has not heard of it yet.
+/// The same if the hold was evicted: it is not released, and its client has not noticed yet.
 #[tokio::test]
 async fn the_first_copy_of_an_evicted_claim_takes_nothing() {
     for layout in LAYOUTS {

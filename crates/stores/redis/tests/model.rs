@@ -11,7 +11,7 @@ use clinch_testkit::servers::{Redis, Step};
 
 struct Server {
     redis: Redis,
-    /// Somebody watches: the scripts take no short cut then.
+    /// Whether events are watched: then the script uses the slow path only.
     watched: bool,
     watchers: Mutex<Vec<Events>>,
 }
@@ -65,6 +65,6 @@ fn answers_are_those_of_the_reference() {
 }
 
 #[test]
-fn answers_without_short_cuts_are_those_of_the_reference() {
+fn answers_on_the_slow_path_are_those_of_the_reference() {
     play(&Server::new(true), 200);
 }

@@ -61,7 +61,7 @@ pub mod sqlite {
 /// ```
 #[cfg(feature = "mysql")]
 pub mod mysql {
-    pub use clinch_mysql::{forms, schema};
+    pub use clinch_mysql::{patterns, schema};
 }
 
 /// What is particular to Redis: the check of tokens at data that live there.

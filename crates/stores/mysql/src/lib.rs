@@ -6,7 +6,7 @@
 //! is what the second one works out), `late` (copies of claims that
 //! arrive late), `known`, `quiet` and `recent` (what makes them cheaper), `turn` (what makes the second
 //! fair), `bell` (how waiters are woken), `renewals`, `events`,
-//! `reaper`. The other locks that users of MySQL know are in `forms`.
+//! `reaper`. The other locks that users of MySQL know are in `patterns`.
 
 mod bell;
 mod config;
@@ -14,7 +14,7 @@ mod doctor;
 mod error;
 mod events;
 mod floor;
-pub mod forms;
+pub mod patterns;
 mod general;
 mod group;
 mod inspect;

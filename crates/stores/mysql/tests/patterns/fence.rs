@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clinch_core::{ErrorKind, Token};
-use clinch_mysql::forms::Fence;
+use clinch_mysql::patterns::Fence;
 use clinch_testkit::wait::soon;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, TxOpts};
@@ -90,9 +90,9 @@ async fn a_row_that_is_missing_is_an_error() {
 /// Whatever the order in which sessions come, what they write is in the order of their tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_are_in_the_order_of_tokens() {
-    for form in 0..2 {
+    for kind in 0..2 {
         let server = server(TABLE);
-        let fence = fences(&mut connect(&server).await).await[form].clone();
+        let fence = fences(&mut connect(&server).await).await[kind].clone();
         let next = Arc::new(AtomicU64::new(1));
         let passed = in_sessions(&server, |_, mut conn| {
             let (fence, next) = (fence.clone(), next.clone());

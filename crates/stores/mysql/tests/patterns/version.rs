@@ -1,5 +1,5 @@
 use clinch_core::ErrorKind;
-use clinch_mysql::forms::{Swapped, VersionColumn};
+use clinch_mysql::patterns::{Swapped, VersionColumn};
 use mysql_async::TxOpts;
 
 use super::{both_ways_of_counting, connect, in_sessions, server};

@@ -25,7 +25,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(6
 /// # server.sql("CREATE TABLE pages (id INT PRIMARY KEY, text VARCHAR(50), v BIGINT DEFAULT 0)")?;
 /// # server.sql("INSERT INTO pages (id, text) VALUES (1, 'a')")?;
 /// # let url = server.url();
-/// use clinch_mysql::forms::VersionColumn;
+/// use clinch_mysql::patterns::VersionColumn;
 /// let pages = VersionColumn::new("pages", "id", "v")?;
 /// let mut conn = mysql_async::Conn::from_url(&url).await?;
 /// let version = pages.update(&mut conn, 1, &["text"], 10, |row| {
@@ -48,7 +48,7 @@ pub struct VersionColumn {
 /// What became of a [`VersionColumn::swap`].
 ///
 /// ```
-/// use clinch_mysql::forms::Swapped;
+/// use clinch_mysql::patterns::Swapped;
 /// assert_ne!(Swapped::Yes(2), Swapped::Newer(2));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl VersionColumn {
     /// # server.sql("CREATE TABLE pages (id INT PRIMARY KEY, text VARCHAR(50), v BIGINT)")?;
     /// # server.sql("INSERT INTO pages VALUES (1, 'a', 7)")?;
     /// # let url = server.url();
-    /// use clinch_mysql::forms::{Swapped, VersionColumn};
+    /// use clinch_mysql::patterns::{Swapped, VersionColumn};
     /// let pages = VersionColumn::new("pages", "id", "v")?;
     /// let mut conn = mysql_async::Conn::from_url(&url).await?;
     /// let set = [("text", "b".into())];

@@ -21,7 +21,7 @@ use super::{Session, ident, statement};
 /// # server.sql("CREATE TABLE stock (item VARCHAR(20) PRIMARY KEY, n INT UNSIGNED)")?;
 /// # server.sql("INSERT INTO stock VALUES ('pear', 3)")?;
 /// # let url = server.url();
-/// use clinch_mysql::forms::{Guarded, Taken};
+/// use clinch_mysql::patterns::{Guarded, Taken};
 /// let stock = Guarded::new("stock", "item", "n")?;
 /// let mut conn = mysql_async::Conn::from_url(&url).await?;
 /// assert_eq!(stock.take(&mut conn, "pear", 2).await?, Taken::Yes);
@@ -39,7 +39,7 @@ pub struct Guarded {
 /// What became of a [`Guarded::take`].
 ///
 /// ```
-/// use clinch_mysql::forms::Taken;
+/// use clinch_mysql::patterns::Taken;
 /// assert_ne!(Taken::NotEnough, Taken::NoSuchRow);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clinch_core::ErrorKind;
-use clinch_mysql::forms::Claimed;
+use clinch_mysql::patterns::Claimed;
 use clinch_testkit::proxy::Then;
 use clinch_testkit::servers::{MariaDb, Step};
 use clinch_testkit::wait::{drop_after, eventually};

@@ -1,5 +1,5 @@
 use clinch_core::ErrorKind;
-use clinch_mysql::forms::{Guarded, Taken};
+use clinch_mysql::patterns::{Guarded, Taken};
 use clinch_testkit::proxy::Then;
 use mysql_async::TxOpts;
 

@@ -70,7 +70,7 @@ fn of_server(answer: &ServerError) -> Error {
         ),
         1064 => (
             ErrorKind::Unsupported,
-            "the server is too old for this form",
+            "the server is too old for this pattern",
         ),
         // Constraints, types, lengths: what the caller's own data refuse.
         _ => (ErrorKind::Invalid, ""),
@@ -94,7 +94,7 @@ pub(super) fn code(error: &Driver) -> Option<u16> {
 pub(super) fn wrong_type() -> Error {
     Error::new(ErrorKind::Corrupt, "a column is not of the right type")
         .with_store("mysql")
-        .with_advice("nothing was changed; see what this form expects of it")
+        .with_advice("nothing was changed; see what this pattern expects of it")
 }
 
 /// The connection is closed, or the answer to an earlier statement is outstanding.

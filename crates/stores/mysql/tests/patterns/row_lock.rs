@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clinch_core::ErrorKind;
-use clinch_mysql::forms::{Locked, RowLock, Wait};
+use clinch_mysql::patterns::{Locked, RowLock, Wait};
 use clinch_testkit::servers::MariaDb;
 use clinch_testkit::wait::{drop_after, eventually, soon};
 use mysql_async::prelude::Queryable;

@@ -22,7 +22,7 @@ use super::{ident, statement};
 /// # let server = clinch_testkit::servers::MariaDb::start()?;
 /// # let url = server.url();
 /// use clinch_core::{ErrorKind, Token};
-/// use clinch_mysql::forms::Fence;
+/// use clinch_mysql::patterns::Fence;
 /// use mysql_async::{Conn, TxOpts, prelude::Queryable};
 /// let mut conn = Conn::from_url(&url).await?;
 /// conn.query_drop(Fence::schema("fences")?).await?;
@@ -75,7 +75,7 @@ impl Fence {
     /// # let (url, token) = (server.url(), clinch_core::Token::new(1, 0).unwrap());
     /// # server.sql("CREATE TABLE accounts (id INT PRIMARY KEY, fence BIGINT NOT NULL DEFAULT 0)")?;
     /// # server.sql("INSERT INTO accounts (id) VALUES (7)")?;
-    /// let fence = clinch_mysql::forms::Fence::column("accounts", "id", "fence")?;
+    /// let fence = clinch_mysql::patterns::Fence::column("accounts", "id", "fence")?;
     /// let mut conn = mysql_async::Conn::from_url(&url).await?;
     /// let mut tx = conn.start_transaction(mysql_async::TxOpts::default()).await?;
     /// fence.check(&mut tx, 7, token).await?;
@@ -97,7 +97,7 @@ impl Fence {
     /// The statement that makes a table of fences. Resources are told apart by their bytes.
     ///
     /// ```
-    /// let sql = clinch_mysql::forms::Fence::schema("fences")?;
+    /// let sql = clinch_mysql::patterns::Fence::schema("fences")?;
     /// assert!(sql.starts_with("CREATE TABLE IF NOT EXISTS `fences`"));
     /// # Ok::<(), clinch_core::Error>(())
     /// ```

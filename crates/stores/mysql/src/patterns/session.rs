@@ -1,13 +1,13 @@
-//! The connections that the forms work on.
+//! The connections that the patterns work on.
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Transaction};
 
-/// A connection or a transaction of the driver, by which a form does its one statement: at once on
+/// A connection or a transaction of the driver, on which a pattern runs its one statement: at once on
 /// a connection, with its commit in a transaction.
 ///
 /// ```
-/// use clinch_mysql::forms::{Guarded, Session, Taken};
+/// use clinch_mysql::patterns::{Guarded, Session, Taken};
 /// async fn sell(on: &mut impl Session, item: &str) -> clinch_core::Result<bool> {
 ///     let stock = Guarded::new("stock", "item", "n")?;
 ///     Ok(stock.take(on, item, 1).await? == Taken::Yes)

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clinch_core::ErrorKind;
-use clinch_mysql::forms::{Claimed, ColumnNames, LockColumns, RowHold};
+use clinch_mysql::patterns::{Claimed, ColumnNames, LockColumns, RowHold};
 use clinch_testkit::servers::MariaDb;
 use clinch_testkit::wait::eventually;
 use mysql_async::Conn;

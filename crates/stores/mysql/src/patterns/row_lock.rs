@@ -28,7 +28,7 @@ use super::{ident, refusal, statement};
 /// # server.sql("CREATE TABLE accounts (id INT PRIMARY KEY, balance INT)")?;
 /// # server.sql("INSERT INTO accounts VALUES (7, 100)")?;
 /// # let url = server.url();
-/// use clinch_mysql::forms::{Locked, RowLock, Wait};
+/// use clinch_mysql::patterns::{Locked, RowLock, Wait};
 /// use mysql_async::{Conn, TxOpts, prelude::Queryable};
 /// let accounts = RowLock::new("accounts", "id")?.wait(Wait::Seconds(5));
 /// let mut conn = Conn::from_url(&url).await?;
@@ -50,7 +50,7 @@ pub struct RowLock {
 /// How long a [`RowLock`] waits for somebody else's.
 ///
 /// ```
-/// use clinch_mysql::forms::{RowLock, Wait};
+/// use clinch_mysql::patterns::{RowLock, Wait};
 /// let impatient = RowLock::new("accounts", "id")?.wait(Wait::No);
 /// # Ok::<(), clinch_core::Error>(())
 /// ```
@@ -68,7 +68,7 @@ pub enum Wait {
 /// What became of a [`RowLock`].
 ///
 /// ```
-/// use clinch_mysql::forms::Locked;
+/// use clinch_mysql::patterns::Locked;
 /// assert_ne!(Locked::Busy, Locked::NoSuchRow);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl RowLock {
     /// # server.sql("CREATE TABLE jobs (id INT PRIMARY KEY, state VARCHAR(9), KEY (state, id))")?;
     /// # server.sql("INSERT INTO jobs VALUES (1, 'new'), (2, 'new')")?;
     /// # let url = server.url();
-    /// use clinch_mysql::forms::RowLock;
+    /// use clinch_mysql::patterns::RowLock;
     /// use mysql_async::{Conn, IsolationLevel, TxOpts};
     /// let jobs = RowLock::new("jobs", "id")?;
     /// let (mut a, mut b) = (Conn::from_url(&url).await?, Conn::from_url(&url).await?);

@@ -37,7 +37,7 @@ const TRIES: u32 = 3;
 /// # server.sql("CREATE TABLE reports (id INT PRIMARY KEY, text VARCHAR(50) NULL)")?;
 /// # server.sql("INSERT INTO reports (id) VALUES (1)")?;
 /// # let url = server.url();
-/// use clinch_mysql::forms::{Claimed, ColumnNames, LockColumns};
+/// use clinch_mysql::patterns::{Claimed, ColumnNames, LockColumns};
 /// use std::time::Duration;
 /// let lease = Duration::from_secs(30);
 /// let reports = LockColumns::new("reports", "id", ColumnNames::default())?;
@@ -65,7 +65,7 @@ pub struct LockColumns {
 /// What the columns are called; see [`LockColumns::schema`] for their types.
 ///
 /// ```
-/// use clinch_mysql::forms::ColumnNames;
+/// use clinch_mysql::patterns::ColumnNames;
 /// let names = ColumnNames { owner: "taken_by", ..ColumnNames::default() };
 /// assert_eq!((names.token, names.until), ("lock_token", "lock_until"));
 /// ```
@@ -92,7 +92,7 @@ impl Default for ColumnNames<'_> {
 /// What became of a [`LockColumns::claim`].
 ///
 /// ```
-/// use clinch_mysql::forms::Claimed;
+/// use clinch_mysql::patterns::Claimed;
 /// let busy = Claimed::Busy { owner: "b".to_owned(), ends_in: std::time::Duration::ZERO };
 /// assert!(!matches!(busy, Claimed::Held(_)));
 /// ```
@@ -128,7 +128,7 @@ impl LockColumns {
     /// The statement that adds the columns to the table.
     ///
     /// ```
-    /// use clinch_mysql::forms::{ColumnNames, LockColumns};
+    /// use clinch_mysql::patterns::{ColumnNames, LockColumns};
     /// let sql = LockColumns::new("reports", "id", ColumnNames::default())?.schema();
     /// assert!(sql.starts_with("ALTER TABLE `reports` ADD COLUMN `lock_owner`"));
     /// # Ok::<(), clinch_core::Error>(())

@@ -13,7 +13,7 @@ use mysql_async::Value;
 /// # let (url, lease) = (server.url(), std::time::Duration::from_secs(30));
 /// # server.sql("CREATE TABLE reports (id INT PRIMARY KEY)")?;
 /// # server.sql("INSERT INTO reports (id) VALUES (1)")?;
-/// use clinch_mysql::forms::{Claimed, ColumnNames, LockColumns};
+/// use clinch_mysql::patterns::{Claimed, ColumnNames, LockColumns};
 /// let reports = LockColumns::new("reports", "id", ColumnNames::default())?;
 /// # server.sql(&reports.schema())?;
 /// let mut conn = mysql_async::Conn::from_url(&url).await?;

@@ -1,4 +1,4 @@
-//! The forms on the caller's own tables, on a real server.
+//! The patterns on the caller's own tables, on a real server.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

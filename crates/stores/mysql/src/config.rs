@@ -11,7 +11,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_REMEMBER: Duration = Duration::from_secs(86_400);
 const SHORTEST_REMEMBER: Duration = Duration::from_secs(1);
 /// Connections for claims, renewals and releases, made on demand: commits of many share a flush only
-/// if they are under way together. The bell has two more. Eight processes that use all of them stay
+/// if they are under way together. Waiting takes two more. Eight processes that use all of them stay
 /// below the 151 connections that a server allows by default; with 32, six of them did not.
 const DEFAULT_POOL: usize = 16;
 const LARGEST_POOL: usize = 512;
@@ -35,7 +35,7 @@ pub(crate) struct Config {
     pub(crate) pool: usize,
     pub(crate) timeout: Duration,
     pub(crate) remember: Duration,
-    /// Speak as to MySQL 8, whatever the server is.
+    /// Use only the statements of MySQL 8, whatever the server is.
     pub(crate) plain_dialect: bool,
 }
 
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let password = self.password.as_ref().map(|_| "***");
         f.debug_struct("Config")
-            .field("to", &self.to())
+            .field("address", &self.address())
             .field("user", &self.user)
             .field("password", &password)
             .field("tls", &self.tls)
@@ -74,8 +74,8 @@ impl std::fmt::Debug for Config {
 }
 
 impl Config {
-    /// The server, for people.
-    pub(crate) fn to(&self) -> String {
+    /// The server, for messages.
+    pub(crate) fn address(&self) -> String {
         match &self.socket {
             Some(path) => path.display().to_string(),
             None if self.host.contains(':') => format!("[{}]:{}", self.host, self.port),
@@ -146,7 +146,7 @@ impl Config {
                 "timeout must be above 0, and remember at least 1s",
             ));
         }
-        // One connection is kept free of callers that do not run: see `pool.rs`.
+        // One connection is kept free of callers that do not run: see `connection/mod.rs`.
         if config.pool < 2 || config.pool > LARGEST_POOL {
             return Err(Error::invalid(format!(
                 "pool={} is not between 2 and {LARGEST_POOL}",

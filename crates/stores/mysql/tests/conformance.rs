@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use clinch_core::Result;
 use clinch_core::store::{OpenContext, Store, StoreInfo};
-use clinch_mysql::MySqlStore;
 use clinch_testkit::conformance::{self, Case, Place, Subject};
 use clinch_testkit::servers::MariaDb;
 
@@ -34,7 +33,7 @@ impl Subject for Dialect {
     }
 
     fn info(&self) -> StoreInfo {
-        MySqlStore::describe()
+        clinch_mysql::stores().remove(0)
     }
 
     async fn place(&self) -> Result<Box<dyn Place>> {
@@ -78,7 +77,7 @@ impl Subject for OwnServer {
     }
 
     fn info(&self) -> StoreInfo {
-        MySqlStore::describe()
+        clinch_mysql::stores().remove(0)
     }
 
     async fn place(&self) -> Result<Box<dyn Place>> {

@@ -69,7 +69,10 @@ impl Cleanup {
             if let Some(row) = rows.last() {
                 from.clone_from(&row.name);
             }
-            for row in rows.iter().filter(|row| row.idle && !row.free && row.expired) {
+            for row in rows
+                .iter()
+                .filter(|row| row.idle && !row.free && row.expired)
+            {
                 self.tick(&row.name);
             }
             rows.retain(|row| row.idle && row.free);

@@ -226,7 +226,12 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     async fn expired(&self, limit: u64) -> Sent<Vec<Vec<u8>>>;
 
     /// Rows of names in use, in byte order from `from` on, or from the name after it if `past`.
-    async fn in_use(&self, from: &[u8], past: bool, limit: u64) -> Sent<Vec<(Vec<u8>, Option<Row>)>>;
+    async fn in_use(
+        &self,
+        from: &[u8],
+        past: bool,
+        limit: u64,
+    ) -> Sent<Vec<(Vec<u8>, Option<Row>)>>;
 
     /// The namespace's watermark, if no client has begun a cleanup within `interval`; this client
     /// then begins one.
@@ -234,13 +239,7 @@ pub trait Dialect: Debug + Send + Sync + 'static {
 
     /// Rows after name `from`, in byte order; idle are versions older than `age` and not above
     /// `watermark`.
-    async fn scan(
-        &self,
-        from: &[u8],
-        age: u64,
-        watermark: u64,
-        limit: u64,
-    ) -> Sent<Vec<Scanned>>;
+    async fn scan(&self, from: &[u8], age: u64, watermark: u64, limit: u64) -> Sent<Vec<Scanned>>;
 
     /// Deletes rows that still have their versions. Each deletion commits by itself.
     async fn delete(&self, rows: &[Scanned]) -> Sent<()>;

@@ -152,7 +152,13 @@ fn one(
 
 /// Keeps a tombstone of a claim that another client or time has ended, for as long as a copy of it may
 /// arrive. If many end at once, the machine may have forgotten the first of them by now.
-fn add_tombstone(state: &mut NameState, entry: &Entry, ending: Ending, at: BootTime, late: &LateCopies) {
+fn add_tombstone(
+    state: &mut NameState,
+    entry: &Entry,
+    ending: Ending,
+    at: BootTime,
+    late: &LateCopies,
+) {
     if !state.ended.iter().any(|e| e.request == entry.request) {
         let ended = Ended {
             request: entry.request,

@@ -1,15 +1,15 @@
-//! How a connection is set up.
+//! How a session is set up.
 
 use clinch_core::Result;
 use mysql_async::{Opts, OptsBuilder};
 
 use crate::config::Config;
 
-/// What each session is told first.
+/// The first statements of each session.
 ///
-/// READ COMMITTED: rows are locked, and never the gaps between them. A wait for somebody else's lock on
-/// a row or a table ends after a second, so that the caller is told. Nothing depends on the modes, the time zone or
-/// the character sets that the server has as its default, nor on when it ends idle sessions.
+/// READ COMMITTED: rows are locked, and never the gaps between them. A wait for a lock on a row or a table
+/// ends after a second, so that the caller gets an error. Nothing depends on the server's default modes, time
+/// zone or character sets, nor on when it closes idle sessions.
 const SESSION: [&str; 2] = [
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     "SET NAMES binary, SESSION autocommit=1, SESSION innodb_lock_wait_timeout=1, \
@@ -33,7 +33,7 @@ pub(crate) fn options(config: &Config) -> Result<Opts> {
         .prefer_socket(false)
         .tcp_nodelay(true)
         .stmt_cache_size(32)
-        // Said here, so that the driver does not ask for them.
+        // Set here, so that the driver does not query them.
         .max_allowed_packet(Some(16 * 1024 * 1024))
         .wait_timeout(Some(28_800))
         .setup(SESSION.to_vec());

@@ -131,8 +131,8 @@ impl Place for Database {
         self.lose_data().await
     }
 
-    /// Claims in rows whose end has not come. Nobody looks at the others before the name is used
-    /// again, or reaped.
+    /// Claims in rows whose end has not come. The others are not looked at before the name is used
+    /// again, or cleaned up.
     async fn leftovers(&self) -> Result<Vec<String>> {
         let database = &self.database;
         let left = self.server.sql(&format!(

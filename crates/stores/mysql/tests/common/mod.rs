@@ -48,7 +48,7 @@ pub(crate) fn through(proxy: &Proxy) -> String {
     )
 }
 
-/// Nobody holds, waits or is delayed.
+/// No client holds, waits or is delayed.
 pub(crate) async fn all_free(server: &MariaDb) {
     Client::at(server).await.all_free().await;
 }

@@ -13,7 +13,7 @@ fn stock() -> Guarded {
 }
 
 #[tokio::test]
-async fn too_little_and_no_row_are_told_apart() {
+async fn too_little_and_no_row_differ() {
     let server = server(TABLE);
     for mut conn in both_ways_of_counting(&server).await {
         let mut take = async |id: &str, k| stock().take(&mut conn, id, k).await.unwrap();

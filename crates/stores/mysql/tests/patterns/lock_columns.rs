@@ -104,7 +104,7 @@ async fn what_ran_out_passes_on_and_cannot_be_renewed_or_written() {
 }
 
 #[tokio::test]
-async fn an_ended_lease_that_nobody_took_is_not_taken_back() {
+async fn an_ended_lease_of_a_free_row_is_not_taken_back() {
     let server = locked_table(MariaDb::start().unwrap());
     let mut conn = connect(&server).await;
     let mut hold = held(&mut conn, "a", SHORT).await;

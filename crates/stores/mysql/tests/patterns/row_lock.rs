@@ -23,7 +23,7 @@ fn rows(wait: Wait) -> RowLock {
 }
 
 #[tokio::test]
-async fn busy_and_missing_rows_are_told_apart() {
+async fn busy_and_missing_rows_differ() {
     let server = server(TABLE);
     let (mut a, mut b) = (connect(&server).await, connect(&server).await);
     let (mut a, mut b) = (begin(&mut a).await, begin(&mut b).await);

@@ -33,7 +33,7 @@ async fn tries_are_bounded() {
     let (pages, mut tries) = (pages(), 0);
     let refused = pages.update(&mut conn, 1, &["n"], 4, |_| {
         tries += 1;
-        // Somebody is always quicker.
+        // Another client is always quicker.
         server.sql("UPDATE t SET v = v + 1").unwrap();
         vec![("n", 1.into())]
     });

@@ -16,8 +16,8 @@ use clinch_testkit::servers::MariaDb;
 use clinch_testkit::wait::eventually;
 use common::{Client, LONG, all_free, hold};
 
-/// The connection that waits for wakes.
-async fn ear(server: &MariaDb) -> String {
+/// The id of the parked connection.
+async fn parked(server: &MariaDb) -> String {
     let waits = "SELECT id FROM information_schema.processlist \
                  WHERE user = 'clinch' AND state = 'User lock'";
     let mut id = String::new();
@@ -29,10 +29,10 @@ async fn ear(server: &MariaDb) -> String {
     id
 }
 
-/// `KILL QUERY` again and again, at whatever the ear just does. If it were several statements in one
-/// request, the rest would be left out without a word, and the client would wait for it.
+/// `KILL QUERY` again and again, whatever the parked connection runs. If a request had several statements, the
+/// rest would be left out without an error, and the client would wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rings_at_any_moment_do_not_deafen() {
+async fn wakes_at_any_moment_do_no_harm() {
     let server = Arc::new(MariaDb::start().unwrap());
     let (one, two) = (Client::at(&*server).await, Client::at(&*server).await);
     for round in 0..10 {
@@ -41,12 +41,12 @@ async fn rings_at_any_moment_do_not_deafen() {
         let second = two.mutex("a", LONG);
         let mut wakes = two.store.wakes(&second);
         two.queued(&second).await;
-        let rings = format!("KILL QUERY {};", ear(&server).await).repeat(1000);
-        let ringing = server.clone();
-        let ringing = tokio::task::spawn_blocking(move || ringing.sql(&rings));
+        let kills = format!("KILL QUERY {};", parked(&server).await).repeat(1000);
+        let killing = server.clone();
+        let killing = tokio::task::spawn_blocking(move || killing.sql(&kills));
         tokio::time::sleep(Duration::from_millis(20)).await;
         one.store.release(&hold(&first, &grant)).await.unwrap();
-        // Deaf, it would hear again after more than half a minute.
+        // If it waited for a statement that was left out, that would take more than half a minute.
         let woken = async {
             loop {
                 match wakes.next().await {
@@ -57,8 +57,8 @@ async fn rings_at_any_moment_do_not_deafen() {
             }
         };
         let woken = tokio::time::timeout(Duration::from_secs(20), woken).await;
-        let grant = woken.unwrap_or_else(|_| panic!("deaf in round {round}"));
-        ringing.await.unwrap().unwrap();
+        let grant = woken.unwrap_or_else(|_| panic!("not woken in round {round}"));
+        killing.await.unwrap().unwrap();
         two.store.release(&hold(&second, &grant)).await.unwrap();
     }
     all_free(&server).await;

@@ -1,4 +1,4 @@
-//! Those who are slow are not shut out by those who are quick.
+//! Slow clients are not shut out by quick ones.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,8 +20,8 @@ use clinch_testkit::wait::{eventually, soon};
 use common::{Client, LONG, all_free, clinch, hold, number, proxy};
 use tokio::task::JoinHandle;
 
-/// The turn at the row of `clinch/a`, by its hash.
-const TURN: &str = "'clinch.turn.9e0e2ed6e492f9f6'";
+/// The priority lock of the row of `clinch/a`, by its hash.
+const PRIORITY: &str = "'clinch.turn.9e0e2ed6e492f9f6'";
 
 /// Two clients pass a lock back and forth as fast as they can, so that its row changes all the time.
 async fn rush(server: &MariaDb, end: &Arc<AtomicBool>) -> Vec<JoinHandle<u64>> {
@@ -69,16 +69,23 @@ async fn a_client_far_away_gets_in_between_quick_ones() {
     all_free(&server).await;
 }
 
-/// Somebody has his turn and does nothing with it: his connection is ended.
+/// A session takes priority and does nothing with it: its connection is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_that_is_not_used_is_taken_away() {
+async fn priority_that_is_not_used_is_taken_away() {
     let server = MariaDb::start().unwrap();
-    let stopped = server.stranger(&format!("DO GET_LOCK({TURN},0)")).unwrap();
-    let taken = || server.sql(&format!("SELECT IS_USED_LOCK({TURN})")).unwrap() != "NULL";
+    let stopped = server
+        .stranger(&format!("DO GET_LOCK({PRIORITY},0)"))
+        .unwrap();
+    let taken = || {
+        server
+            .sql(&format!("SELECT IS_USED_LOCK({PRIORITY})"))
+            .unwrap()
+            != "NULL"
+    };
     assert!(taken());
     let end = Arc::new(AtomicBool::new(false));
     let tasks = rush(&server, &end).await;
-    eventually("the turn is over", async || !taken()).await;
+    eventually("the priority has ended", async || !taken()).await;
     end.store(true, Ordering::SeqCst);
     for task in tasks {
         soon("a quick one", task).await.unwrap();
@@ -87,10 +94,10 @@ async fn a_turn_that_is_not_used_is_taken_away() {
     drop(stopped);
 }
 
-/// Somebody has its turn for ever, and replies are waited for a second only: renewals are general writes
-/// while somebody waits, and the holder keeps its lock.
+/// A session has priority for ever, and replies are waited for a second only. Renewals take the slow path
+/// while a claim waits, and the holder keeps its lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_that_is_not_ended_costs_nobody_a_lock() {
+async fn priority_that_is_not_ended_costs_no_lock() {
     let server = MariaDb::start().unwrap();
     // Users without the right to end the stranger's connection.
     drop(clinch(&server.url()).await);
@@ -105,7 +112,9 @@ async fn a_turn_that_is_not_ended_costs_nobody_a_lock() {
         views.iter().any(|view| view.waiters.len() == 1)
     };
     eventually("the waiter is queued", queued).await;
-    let stopped = server.stranger(&format!("DO GET_LOCK({TURN},0)")).unwrap();
+    let stopped = server
+        .stranger(&format!("DO GET_LOCK({PRIORITY},0)"))
+        .unwrap();
     // Time has to pass: more than a lease, in which it must be renewed.
     let lost = tokio::time::timeout(lease * 2, guard.lost()).await;
     assert!(lost.is_err() && guard.is_valid(), "{lost:?}");
@@ -117,9 +126,9 @@ async fn a_turn_that_is_not_ended_costs_nobody_a_lock() {
     drop(stopped);
 }
 
-/// Sessions of another account take the turn in turns: each step is held up for a bounded time.
+/// Sessions of another account take priority one after the other: each step is delayed for a bounded time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_of_others_that_take_turns_hinder_nobody_for_long() {
+async fn sessions_that_keep_taking_priority_delay_no_client_for_long() {
     let server = Arc::new(MariaDb::start().unwrap());
     drop(clinch(&server.url()).await);
     let client = Client::open(&server.limited_url()).await.unwrap();
@@ -130,19 +139,20 @@ async fn sessions_of_others_that_take_turns_hinder_nobody_for_long() {
     let sessions: Vec<_> = (0..3)
         .map(|_| {
             let (server, end) = (server.clone(), end.clone());
-            let turn = format!("SELECT GET_LOCK({TURN},60), SLEEP(0.7), RELEASE_LOCK({TURN})");
+            let take =
+                format!("SELECT GET_LOCK({PRIORITY},60), SLEEP(0.7), RELEASE_LOCK({PRIORITY})");
             std::thread::spawn(move || {
                 while !end.load(Ordering::SeqCst) {
-                    server.sql(&turn).unwrap();
+                    server.sql(&take).unwrap();
                 }
             })
         })
         .collect();
     let taken = async || {
-        let used = server.sql(&format!("SELECT IS_USED_LOCK({TURN})"));
+        let used = server.sql(&format!("SELECT IS_USED_LOCK({PRIORITY})"));
         used.unwrap() != "NULL"
     };
-    eventually("somebody has the turn", taken).await;
+    eventually("a session has priority", taken).await;
     // Each within the time that a reply is waited for, or it would be an error.
     for _ in 0..5 {
         let mine = client.mutex("a", LONG);

@@ -323,7 +323,7 @@ impl Clinch {
             .store
             .evict(&name, token.map(Token::seq))
             .await?;
-        self.engine.evicted(&name, &evicted.seqs);
+        self.engine.lose_evicted(&name, &evicted.seqs);
         Ok(evicted)
     }
 

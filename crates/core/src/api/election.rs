@@ -218,8 +218,8 @@ impl Leader {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub async fn proclaim(&self, value: impl Into<Arc<str>>) -> Result<()> {
-        let (hold, value) = (self.0.tenure().hold(), value.into());
-        check_value(&value).map_err(|error| hold.engine.explain(error, &hold.spi.name))?;
+        let (hold, value) = (self.0.local_hold().hold(), value.into());
+        check_value(&value).map_err(|error| hold.engine.explain(error, &hold.store_hold.name))?;
         hold.engine.publish(hold, value).await
     }
 

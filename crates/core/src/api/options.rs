@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Owner;
-use crate::engine::{Ask, Engine, LaneKey};
+use crate::engine::{ClaimRequest, ClaimSpec, Engine};
 use crate::store::Capability;
 use crate::{Error, Name, OwnerId, Result};
 
@@ -36,13 +36,13 @@ impl Options {
         units: u32,
         limit: u32,
         owner: OwnerId,
-    ) -> Result<Ask> {
+    ) -> Result<ClaimRequest> {
         self.check(engine, units, limit)
             .map_err(|error| error.with_store(engine.scheme()).with_name(name.as_str()))?;
         let lease = self.lease.unwrap_or(crate::engine::DEFAULT_LEASE);
         let step = engine.store.info().limits.lease_step;
-        Ok(Ask {
-            key: LaneKey {
+        Ok(ClaimRequest {
+            spec: ClaimSpec {
                 name: name.clone(),
                 units,
                 limit,

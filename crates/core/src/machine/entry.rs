@@ -1,4 +1,4 @@
-//! One claim as the reference keeps it.
+//! One claim in a [`NameState`](super::NameState).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::store::{Claim, Ending, Event, EventKind, PartyView, Predecessor};
 use crate::{BootTime, ClientInfo, Name, OwnerId, RequestId, Token};
 
-/// A claim with a place in the order of its name.
+/// A claim with its place in the queue of its name.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
@@ -33,35 +33,35 @@ use crate::{BootTime, ClientInfo, Name, OwnerId, RequestId, Token};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place: lower is earlier.
+    /// Place in the queue: lower is earlier.
     pub ticket: u64,
     /// The claim's id.
     pub request: RequestId,
-    /// Who asked.
+    /// The owner.
     pub owner: OwnerId,
-    /// From where.
+    /// The client that made the claim.
     pub client: Arc<ClientInfo>,
     /// Units wanted or held.
     pub units: u32,
-    /// The name's capacity as this claim sees it.
+    /// The name's limit, as this claim states it.
     pub limit: u32,
-    /// The lease, for as long as it is not renewed with another one.
+    /// The lease; a renewal may change it.
     pub lease: Duration,
-    /// For how long its units stay taken after an unclean end.
+    /// How long its units stay taken after an unclean end.
     pub lock_delay: Duration,
-    /// A word for people.
+    /// Text for people.
     pub label: Option<Arc<str>>,
-    /// What a leader publishes.
+    /// Value that a leader publishes.
     pub value: Option<Arc<str>>,
-    /// Where it stands.
+    /// Waiting, held or delayed.
     pub phase: Phase,
     /// When it entered this phase.
     pub since: BootTime,
-    /// When the phase ends unless it is renewed.
+    /// When the phase ends unless the claim is renewed.
     pub until: BootTime,
 }
 
-/// Where a claim stands.
+/// Phase of a claim.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
@@ -96,7 +96,7 @@ pub enum Phase {
         /// The store's sequence number.
         seq: u64,
     },
-    /// Ended uncleanly; its units stay taken until the lock-delay is over.
+    /// Ended uncleanly; its units stay taken until the lock-delay has passed.
     Delayed {
         /// The sequence number of the hold that ended.
         seq: u64,
@@ -104,8 +104,12 @@ pub enum Phase {
 }
 
 impl Entry {
-    /// A claim that has just arrived.
-    pub(super) fn arriving(claim: &Claim, ticket: u64, now: BootTime) -> Self {
+    /// The waiting entry of a claim that reaches the store at `now`. `ticket` must be greater than every
+    /// ticket of the name.
+    ///
+    /// For stores that build entries themselves; [`NameState::claim`](super::NameState::claim) calls it
+    /// for all others.
+    pub fn arriving(claim: &Claim, ticket: u64, now: BootTime) -> Self {
         Self {
             ticket,
             request: claim.request,
@@ -131,7 +135,7 @@ impl Entry {
         }
     }
 
-    /// Whether it has ended and its lock-delay runs.
+    /// Whether it has ended and its lock-delay is running.
     pub fn is_delayed(&self) -> bool {
         matches!(self.phase, Phase::Delayed { .. })
     }
@@ -141,7 +145,7 @@ impl Entry {
         self.phase != Phase::Waiting
     }
 
-    /// What an operator sees of it.
+    /// The view for operators.
     pub(super) fn view(&self, now: BootTime) -> PartyView {
         PartyView {
             owner: self.owner.clone(),
@@ -175,8 +179,8 @@ impl Entry {
     }
 }
 
-/// What is remembered of a claim that has ended: enough to answer its own repeated requests and to
-/// tell the next holder.
+/// Tombstone of an ended claim: enough to answer its repeated requests, and to name the predecessor of
+/// the next holder.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
@@ -207,21 +211,21 @@ impl Entry {
 pub struct Ended {
     /// The claim's id.
     pub request: RequestId,
-    /// Its sequence number; `None` when it was never granted (withdrawn, or expired while queued).
+    /// Its sequence number; `None` if it was never granted (withdrawn, or expired while queued).
     pub seq: Option<u64>,
-    /// Who it was.
+    /// Its owner.
     pub owner: OwnerId,
     /// How it ended.
     pub ending: Ending,
-    /// When.
+    /// When it ended.
     pub at: BootTime,
-    /// Until when it must be remembered, however many others end: a copy of its claim may be applied
-    /// until then. A moment in the past if no copy can be under way.
+    /// Must be remembered until then, however many other claims end: a copy of the claim may still
+    /// arrive. A moment in the past if no copy can be under way.
     pub keep: BootTime,
 }
 
 impl Ended {
-    /// What the next holder is told of it, if it was a hold.
+    /// The predecessor of the next holder, if this was a hold.
     pub(super) fn predecessor(&self) -> Option<Predecessor> {
         let seq = self.seq?;
         Some(Predecessor {

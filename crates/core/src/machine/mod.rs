@@ -1,9 +1,9 @@
-//! The reference: what happens to one name, as a pure function of state, command and time.
+//! The reference model: a state machine for one name, without I/O and without a clock.
 //!
-//! A [`NameState`] is the claims on one name in ticket order. Each step first drops what has run
-//! out, applies the command, then grants from the head of the queue. There is no I/O and no clock
-//! here: the memory store keeps these states in a map, the embedded store loads and saves them in
-//! one transaction, and the other stores are refinements that are compared with it.
+//! A [`NameState`] is the claims on one name in ticket order. Each step drops expired claims, applies
+//! the command, then grants from the head of the queue. The memory store keeps these states in a map.
+//! The embedded store loads and saves them in one transaction. The other stores must behave like it;
+//! the test suites compare them.
 //!
 //! ```
 //! # fn main() -> clinch_core::Result<()> {
@@ -24,7 +24,7 @@
 //! let (now, mut out) = (BootTime::from_nanos(0), Outcome::default());
 //! let reply = state.claim(&claim, now, &mut numbers, &mut out)?;
 //! assert!(matches!(reply, ClaimReply::Granted(grant) if grant.seq == 1));
-//! // Nobody renews it: one lease later it has ended, and no clock was read.
+//! // It is not renewed: one lease later it has ended. No clock was read.
 //! state.tick(now + claim.lease, &mut numbers, &mut out);
 //! assert!(state.entries.is_empty() && state.ended.len() == 1);
 //! # Ok(()) }
@@ -35,6 +35,7 @@ mod entry;
 mod state;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use entry::{Ended, Entry, Phase};
 pub use state::NameState;
@@ -42,7 +43,7 @@ pub use state::NameState;
 use crate::store::{Event, Grant};
 use crate::{ClientId, RequestId};
 
-/// Where new sequence numbers come from.
+/// Source of new sequence numbers.
 ///
 /// ```
 /// use clinch_core::machine::Sequence;
@@ -58,11 +59,12 @@ use crate::{ClientId, RequestId};
 /// assert_eq!((numbers.next(0), numbers.next(40), numbers.next(7)), (1, 41, 42));
 /// ```
 pub trait Sequence {
-    /// A number greater than `after` and than every number given for a name that has been forgotten.
+    /// A number greater than `after`, and greater than every number of a name that the store has
+    /// forgotten.
     fn next(&mut self, after: u64) -> u64;
 }
 
-/// What a step did, beyond its reply.
+/// What a step did, in addition to its reply.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
@@ -89,11 +91,11 @@ pub trait Sequence {
 pub struct Outcome {
     /// What happened, in order.
     pub events: Vec<Event>,
-    /// Queued claims that this step granted: their clients are to be told.
+    /// Queued claims that this step granted; the store wakes their clients.
     pub granted: Vec<Woken>,
 }
 
-/// A queued claim that was granted by somebody else's step.
+/// A queued claim that was granted by another client's step.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {

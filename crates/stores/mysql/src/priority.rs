@@ -8,10 +8,11 @@
 //! tables can take one.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use clinch_core::{Clock, Name};
+use clinch_kit::lock;
 
 use crate::columns::next_number;
 use crate::connection::{Mode, Route};
@@ -41,7 +42,7 @@ enum Waited {
 
 impl Stuck {
     fn all(&self) -> MutexGuard<'_, HashMap<Name, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn add(&self, name: &Name, connection: u64) {

@@ -1,5 +1,6 @@
 //! Statements, and how values get into them.
 
+use clinch_kit::hash::fnv1a;
 use mysql_async::Value;
 
 /// Microseconds since 2020 by the server's clock, in any time zone. Constant within a statement.
@@ -99,10 +100,7 @@ fn literal(value: &Value, out: &mut String) {
 
 /// The name of a user-level lock. At most 64 characters are allowed, so it has a hash.
 pub(crate) fn user_lock<'a>(kind: &str, of: impl IntoIterator<Item = &'a [u8]>) -> String {
-    // FNV: the same in every version of clinch, and a collision does no harm.
-    let bytes = of.into_iter().flatten();
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    });
+    // The same in every version of clinch; a collision does no harm.
+    let hash = fnv1a(of.into_iter().flatten().copied());
     format!("clinch.{kind}.{hash:016x}")
 }

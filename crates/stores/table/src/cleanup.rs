@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::{Clock, Name, Result, keeper};
+use clinch_kit::backoff::between;
+use clinch_kit::closed::Closing;
 
 use crate::Dialect;
-use crate::batch::Batcher;
-use crate::closed::Closed;
+use crate::batch::Steps;
 use crate::dialect::Sent;
 use crate::record::span;
 use crate::steps::Step;
@@ -27,19 +28,15 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Cleans up one namespace until the store is closed.
 pub(crate) struct Cleanup {
     pub(crate) dialect: Arc<dyn Dialect>,
-    pub(crate) batcher: Arc<Batcher>,
+    pub(crate) steps: Steps,
     /// For how long an idle name keeps its row.
     pub(crate) remember: Duration,
 }
 
 impl Cleanup {
-    pub(crate) fn start(self, closed: Arc<Closed>) -> Result<()> {
+    pub(crate) fn start(self, closing: Closing) -> Result<()> {
         keeper::spawn(async move {
-            tokio::select! {
-                biased;
-                () = closed.wait() => {}
-                () = self.run() => {}
-            }
+            let _ = closing.or(self.run()).await;
         })
     }
 
@@ -47,8 +44,7 @@ impl Cleanup {
         let clock = Clock::boot();
         let interval = (self.remember / 4).clamp(INTERVAL.0, INTERVAL.1);
         loop {
-            let part = u32::try_from(clock.now().as_nanos() % 512).unwrap_or_default();
-            clock.sleep(interval / 2 + interval * part / 512).await;
+            clock.sleep(between(interval / 2, interval * 3 / 2)).await;
             if let Err(failure) = self.round(interval).await {
                 tracing::debug!(?failure, "idle names were not cleaned up");
             }
@@ -91,7 +87,7 @@ impl Cleanup {
     /// Ends the claims of holders that never came back: the row becomes idle, and a later round deletes it.
     fn tick(&self, name: &[u8]) {
         if let Ok(Ok(name)) = String::from_utf8(name.to_vec()).map(Name::new) {
-            drop(self.batcher.send(&name, Step::Tick));
+            drop(self.steps.submit(name, Step::Tick));
         }
     }
 }

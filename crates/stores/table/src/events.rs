@@ -5,15 +5,18 @@
 //! which appends events in the transaction of the change. Watchers poll the log.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clinch_core::machine::codec::{Decoder, Encoder};
 use clinch_core::store::{Event, EventKind, EventSender};
 use clinch_core::{Clock, Name, OwnerId, Result, Token, keeper};
+use clinch_kit::backoff::jitter;
+use clinch_kit::watchers::Watchers;
 
 use crate::Dialect;
-use crate::batch::Batcher;
+use crate::batch::Steps;
 use crate::dialect::Sent;
 use crate::row_cache::UNWATCHED_WINDOW;
 use crate::steps::Step;
@@ -36,65 +39,49 @@ const NAMES: u64 = 100;
 
 /// The watchers of this client.
 #[derive(Debug)]
-pub(crate) struct Watchers {
+pub(crate) struct EventLog {
     dialect: Arc<dyn Dialect>,
-    batcher: Arc<Batcher>,
-    registry: Mutex<Registry>,
+    steps: Steps,
+    watchers: Watchers,
+    /// Whether the task that polls runs.
+    runs: AtomicBool,
 }
 
-#[derive(Debug, Default)]
-struct Registry {
-    all: Vec<(String, EventSender)>,
-    runs: bool,
-    closed: bool,
-}
-
-impl Watchers {
-    pub(crate) fn new(dialect: Arc<dyn Dialect>, batcher: Arc<Batcher>) -> Arc<Self> {
+impl EventLog {
+    pub(crate) fn new(dialect: Arc<dyn Dialect>, steps: Steps) -> Arc<Self> {
         Arc::new(Self {
             dialect,
-            batcher,
-            registry: Mutex::default(),
+            steps,
+            watchers: Watchers::default(),
+            runs: AtomicBool::default(),
         })
     }
 
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Watches names with this prefix, from now on.
-    pub(crate) async fn add(self: &Arc<Self>, prefix: String, sender: EventSender) -> Result<()> {
+    pub(crate) async fn watch(self: &Arc<Self>, prefix: String, sender: EventSender) -> Result<()> {
         let from = self.dialect.watch(ANNOUNCED).await;
         let from = from.map_err(|failure| failure.error)?;
         // Until then, some clients may rely on no client watching.
         Clock::boot().sleep(UNWATCHED_WINDOW).await;
-        let start = {
-            let mut registry = self.registry();
-            if registry.closed {
-                return Ok(());
-            }
-            registry.all.push((prefix, sender));
-            !std::mem::replace(&mut registry.runs, true)
-        };
-        match start {
-            true => keeper::spawn(self.clone().run(from)),
-            false => Ok(()),
+        if self.watchers.insert(prefix, sender) && !self.runs.swap(true, Ordering::SeqCst) {
+            keeper::spawn(self.clone().run(from))?;
         }
+        Ok(())
     }
 
     /// Ends every stream.
     pub(crate) fn close(&self) {
-        let mut registry = self.registry();
-        registry.all.clear();
-        registry.closed = true;
+        self.watchers.close();
     }
 
     /// Whether a watcher is left; if not, the task ends.
     fn goes_on(&self) -> bool {
-        let mut registry = self.registry();
-        registry.all.retain(|(_, sender)| !sender.is_closed());
-        registry.runs = !registry.all.is_empty();
-        registry.runs
+        if self.watchers.is_watched() {
+            return true;
+        }
+        self.runs.store(false, Ordering::SeqCst);
+        // A watcher may have come meanwhile; either it has started another task, or this one goes on.
+        self.watchers.is_watched() && !self.runs.swap(true, Ordering::SeqCst)
     }
 
     async fn run(self: Arc<Self>, from: u64) {
@@ -111,8 +98,7 @@ impl Watchers {
                 false
             });
             if !more {
-                let nanos = u32::try_from(clock.now().as_nanos() % 512).unwrap_or_default();
-                clock.sleep(POLL / 2 + POLL / 2 * nanos / 512).await;
+                clock.sleep(jitter(POLL)).await;
             }
         }
     }
@@ -140,19 +126,15 @@ impl Watchers {
     async fn tick(&self) -> Sent<()> {
         for name in self.dialect.expired(NAMES).await? {
             if let Ok(Ok(name)) = String::from_utf8(name).map(Name::new) {
-                drop(self.batcher.send(&name, Step::Tick));
+                drop(self.steps.submit(name, Step::Tick));
             }
         }
         Ok(())
     }
 
     fn deliver(&self, events: &[u8]) {
-        let events = decode(events).unwrap_or_default();
-        let mut registry = self.registry();
-        for event in events {
-            registry.all.retain(|(prefix, sender)| {
-                !event.name.as_str().starts_with(prefix.as_str()) || sender.send(event.clone())
-            });
+        for event in decode(events).unwrap_or_default() {
+            self.watchers.deliver(&event);
         }
     }
 }

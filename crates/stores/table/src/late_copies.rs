@@ -10,10 +10,11 @@
 //! tombstone in any case.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use clinch_core::{BootTime, Clock, RequestId};
+use clinch_kit::lock;
 
 use crate::record::span;
 
@@ -47,7 +48,7 @@ impl LateCopies {
     /// Records the server's clock from a reply.
     pub(crate) fn saw_clock(&self, now: u64) {
         let seen = Some((Clock::boot().now(), now));
-        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+        *lock(&self.clock) = seen;
     }
 
     /// The latest time, by the server's clock, at which a claim that is sent now may be applied.
@@ -55,7 +56,7 @@ impl LateCopies {
     /// At most half a lease ahead, so that it is not much later than the end of a hold that another
     /// copy got: see [`tombstone_span`](Self::tombstone_span). 0 if the server's clock is unknown.
     pub(crate) fn deadline(&self, lease: Duration) -> u64 {
-        let seen = *self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = *lock(&self.clock);
         let Some((when, servers)) = seen else {
             return 0;
         };
@@ -84,9 +85,7 @@ impl LateCopies {
     }
 
     fn unanswered(&self) -> MutexGuard<'_, HashMap<RequestId, (BootTime, u64)>> {
-        self.unanswered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unanswered)
     }
 
     /// Records that a copy of this claim, with this deadline, had no reply.

@@ -48,7 +48,6 @@
 mod batch;
 mod cleanup;
 mod client;
-mod closed;
 mod dialect;
 mod events;
 mod failure;

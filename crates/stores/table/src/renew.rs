@@ -9,7 +9,7 @@ use clinch_core::{BootTime, Clock, Error, ErrorKind, LostReason, Result, keeper}
 use tokio::time::timeout;
 
 use crate::Failure;
-use crate::batch::Batcher;
+use crate::batch::Steps;
 use crate::client::Client;
 use crate::record::span;
 use crate::steps::{Answer, Step};
@@ -35,7 +35,7 @@ impl Replies {
 /// the others must arrive before their own leases end.
 pub(crate) async fn renew(
     client: &Arc<Client>,
-    batcher: &Arc<Batcher>,
+    steps: &Steps,
     renewals: &[Renewal],
 ) -> Result<Vec<RenewReply>> {
     let mut replies = Replies {
@@ -47,7 +47,7 @@ pub(crate) async fn renew(
     let quarter = shortest.unwrap_or_default() / 4;
     let soon = Clock::boot().now() + quarter;
     together(client, renewals, soon, &mut replies).await?;
-    one_by_one(client, batcher, renewals, soon + quarter / 4, &mut replies).await;
+    one_by_one(client, steps, renewals, soon + quarter / 4, &mut replies).await;
     let known = |reply: &Option<RenewReply>| *reply != Some(RenewReply::Unknown);
     match replies.failed {
         Some(error) if !replies.all.iter().any(known) => Err(error),
@@ -106,7 +106,7 @@ async fn together(
 /// Renews holds without a reply so far: contended names, and holds that have ended.
 async fn one_by_one(
     client: &Client,
-    batcher: &Arc<Batcher>,
+    steps: &Steps,
     renewals: &[Renewal],
     until: BootTime,
     replies: &mut Replies,
@@ -115,18 +115,18 @@ async fn one_by_one(
     for (at, renewal) in renewals.iter().enumerate() {
         if replies.all.get(at).is_some_and(Option::is_none) {
             let step = Step::Renew(renewal.clone());
-            sent.push((at, batcher.send(&renewal.hold.name, step)));
+            sent.push((at, steps.submit(renewal.hold.name.clone(), step)));
         }
     }
     for (at, answer) in sent {
         let renewed = match timeout(until.since(Clock::boot().now()), answer).await {
-            Ok(Ok(Ok(Answer::Renew(renewed)))) => renewed,
+            Ok(Ok(Answer::Renew(renewed))) => renewed,
             // A corrupt row can never be renewed; it takes no other hold with it.
-            Ok(Ok(Err(error))) if error.kind() == ErrorKind::Corrupt => {
+            Ok(Err(error)) if error.kind() == ErrorKind::Corrupt => {
                 tracing::error!(%error, "a hold is lost");
                 RenewReply::Lost(LostReason::Forgotten)
             }
-            Ok(Ok(Err(error))) => {
+            Ok(Err(error)) => {
                 replies.failed = Some(error);
                 RenewReply::Unknown
             }

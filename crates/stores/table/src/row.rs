@@ -147,20 +147,10 @@ impl Content {
         if claim.units > claim.limit {
             return None;
         }
+        // The columns hold the times, so `details` is the same for each claim of this kind.
         let entry = Entry {
-            ticket: 1,
-            request: claim.request,
-            owner: claim.owner.clone(),
-            client: claim.client.clone(),
-            units: claim.units,
-            limit: claim.limit,
-            lease: claim.lease,
-            lock_delay: claim.lock_delay,
-            label: claim.label.clone(),
-            value: claim.value.clone(),
-            phase: Phase::Waiting,
-            since: moment(0),
             until: moment(0),
+            ..Entry::arriving(claim, 1, moment(0))
         };
         Some(Self {
             request: id(claim.request),

@@ -5,11 +5,12 @@
 //! none.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use clinch_core::store::{Claim, Ending, Hold, Predecessor};
 use clinch_core::{BootTime, Clock, Name, OwnerId, RequestId, keeper};
+use clinch_kit::lock;
 
 use crate::record::span;
 use crate::{Dialect, Row, Watch};
@@ -86,7 +87,7 @@ impl RowCache {
     }
 
     fn names(&self) -> MutexGuard<'_, HashMap<Name, Cached>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.names)
     }
 
     /// Changes the entry of a name; without anything in it, it is removed.
@@ -180,7 +181,7 @@ impl RowCache {
     }
 
     fn watchers(&self) -> MutexGuard<'_, Watchers> {
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watchers)
     }
 
     /// The time of the server's clock before which no client watches, if known. If it is needed often,

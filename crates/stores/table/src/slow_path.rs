@@ -9,6 +9,7 @@ use std::time::Duration;
 use clinch_core::machine::Outcome;
 use clinch_core::store::{ClaimReply, Wake};
 use clinch_core::{ClientId, Clock, Error, ErrorKind, Name, Result};
+use clinch_kit::backoff::{doubled, jitter};
 
 use crate::client::Client;
 use crate::dialect::{Rows, Sent, Write};
@@ -17,6 +18,8 @@ use crate::{Content, Row, Waiters, Watch, events};
 
 /// After this number of lost races a client takes priority.
 const LOSSES: u32 = 3;
+/// The pause after a lost race, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_micros(1600));
 
 /// Reads and writes whole rows.
 #[derive(Debug)]
@@ -70,9 +73,7 @@ impl SlowPath {
             if clock.now() >= give_up {
                 return Err(Error::new(ErrorKind::Unreachable, last));
             }
-            clock
-                .sleep(pause(losses.min(LOSSES), clock.now().as_nanos()))
-                .await;
+            clock.sleep(jitter(doubled(PAUSE.0, losses, PAUSE.1))).await;
             losses += 1;
         }
     }
@@ -205,11 +206,4 @@ impl SlowPath {
             }
         }
     }
-}
-
-/// Between half and all of a pause that doubles; jitter from the low bits of the clock.
-fn pause(losses: u32, nanos: u64) -> Duration {
-    let longest = Duration::from_micros(200 << losses);
-    let part = u32::try_from(nanos % 512).unwrap_or_default();
-    longest / 2 + longest / 2 * part / 512
 }

@@ -9,12 +9,12 @@ use clinch_core::store::{
     RenewReply, Renewal, Severity, Store, StoreInfo, Wakes,
 };
 use clinch_core::{ClientId, Effect, Error, ErrorKind, Name, Result, keeper};
+use clinch_kit::closed::Closed;
 
-use crate::batch::Batcher;
+use crate::batch::Steps;
 use crate::cleanup::Cleanup;
 use crate::client::Client;
-use crate::closed::Closed;
-use crate::events::Watchers;
+use crate::events::EventLog;
 use crate::paths::Paths;
 use crate::steps::{Answer, Step};
 use crate::{Dialect, Waiters, inspect, renew};
@@ -25,8 +25,8 @@ pub struct TableStore {
     info: StoreInfo,
     client: Arc<Client>,
     waiters: Arc<Waiters>,
-    batcher: Arc<Batcher>,
-    watchers: Arc<Watchers>,
+    steps: Steps,
+    log: Arc<EventLog>,
     closed: Arc<Closed>,
 }
 
@@ -52,19 +52,19 @@ impl TableStore {
         }
         let closed = Arc::new(Closed::default());
         let waiters = Waiters::new(client.clone(), closed.clone());
-        let batcher = Batcher::new(Paths::new(client.clone(), waiters.clone()));
+        let steps = Steps::new(Paths::new(client.clone(), waiters.clone()));
         let cleanup = Cleanup {
             dialect: dialect.clone(),
-            batcher: batcher.clone(),
+            steps: steps.clone(),
             remember: options.remember,
         };
-        cleanup.start(closed.clone())?;
+        cleanup.start(closed.closing())?;
         Ok(Self {
             info: options.info,
-            watchers: Watchers::new(dialect, batcher.clone()),
+            log: EventLog::new(dialect, steps.clone()),
             client,
             waiters,
-            batcher,
+            steps,
             closed,
         })
     }
@@ -81,7 +81,7 @@ impl TableStore {
     fn end(&self) {
         if self.closed.close() {
             self.waiters.close();
-            self.watchers.close();
+            self.log.close();
             self.client.dialect.close();
         }
     }
@@ -125,7 +125,7 @@ impl Store for TableStore {
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
         self.check_open()?;
         let step = Step::Claim(claim.clone());
-        let answer = self.batcher.run(&claim.name, step).await;
+        let answer = self.steps.submit(claim.name.clone(), step).await;
         let answer = self.settle(claim, answer).await;
         match answer.map_err(|error| self.explain(error))? {
             Answer::Claim(ClaimReply::Queued(queued)) => {
@@ -146,16 +146,16 @@ impl Store for TableStore {
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
         self.check_open()?;
-        let (client, batcher) = (self.client.clone(), self.batcher.clone());
+        let (client, steps) = (self.client.clone(), self.steps.clone());
         let renewals = renewals.to_vec();
-        keeper::run(async move { renew::renew(&client, &batcher, &renewals).await })
+        keeper::run(async move { renew::renew(&client, &steps, &renewals).await })
             .await
             .map_err(|error| self.explain(error))
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
         let step = Step::Release(hold.clone());
-        match self.batcher.run(&hold.name, step).await {
+        match self.steps.submit(hold.name.clone(), step).await {
             Ok(Answer::Release(reply)) => Ok(reply),
             Ok(_) => Err(self.unexpected()),
             Err(error) => Err(self.explain(error)),
@@ -165,7 +165,7 @@ impl Store for TableStore {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         self.waiters.forget(claim.request);
         let step = Step::Withdraw(claim.clone());
-        let answer = self.batcher.run(&claim.name, step).await;
+        let answer = self.steps.submit(claim.name.clone(), step).await;
         answer.map(drop).map_err(|error| self.explain(error))
     }
 
@@ -201,10 +201,10 @@ impl Store for TableStore {
 
     async fn events(&self, prefix: &str) -> Result<Events> {
         self.check_open()?;
-        let watchers = self.watchers.clone();
+        let log = self.log.clone();
         let (sender, events) = Events::channel();
         let prefix = prefix.to_owned();
-        keeper::run(async move { watchers.add(prefix, sender).await })
+        keeper::run(async move { log.watch(prefix, sender).await })
             .await
             .map_err(|error| self.explain(error))?;
         Ok(events)
@@ -212,7 +212,7 @@ impl Store for TableStore {
 
     async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
         self.check_open()?;
-        match self.batcher.run(name, Step::Evict(seq)).await {
+        match self.steps.submit(name.clone(), Step::Evict(seq)).await {
             Ok(Answer::Evicted(evicted)) => Ok(evicted),
             Ok(_) => Err(self.unexpected()),
             Err(error) => Err(self.explain(error)),

@@ -5,15 +5,17 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use clinch_core::store::{Claim, ClaimReply, Wake, WakeBook, Wakes};
 use clinch_core::{Clock, Name, RequestId, keeper};
+use clinch_kit::backoff::Backoff;
+use clinch_kit::closed::Closed;
+use clinch_kit::lock;
 use tokio::sync::watch;
 
 use crate::client::Client;
-use crate::closed::Closed;
 use crate::{Dialect, Row};
 
 /// The pause after a failure, at least and at most.
@@ -59,7 +61,7 @@ impl Waiters {
     }
 
     fn awaited(&self) -> MutexGuard<'_, HashMap<RequestId, Awaited>> {
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.awaited)
     }
 
     fn dialect(&self) -> &dyn Dialect {
@@ -212,16 +214,17 @@ impl Waiters {
     }
 
     async fn run(self: Arc<Self>) {
-        let mut pause = PAUSE.0;
+        let clock = Clock::boot();
+        let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
         loop {
             // Closing must not wait for the end of a wait at the server.
             let ended = tokio::select! {
                 biased;
-                () = self.closed.wait() => Ok(()),
+                () = self.closed.wait_closed() => Ok(()),
                 ended = self.dialect().listen(&self) => ended,
             };
             if !self.failing.swap(ended.is_err(), Ordering::SeqCst) {
-                pause = PAUSE.0;
+                backoff.reset();
             }
             match ended {
                 Ok(()) => {
@@ -238,10 +241,9 @@ impl Waiters {
                     tracing::debug!(?failure, "cannot receive wakes; waiters poll meanwhile");
                     tokio::select! {
                         biased;
-                        () = self.closed.wait() => {}
-                        () = Clock::boot().sleep(pause) => {}
+                        () = self.closed.wait_closed() => {}
+                        () = backoff.wait(&clock) => {}
                     }
-                    pause = (pause * 2).min(PAUSE.1);
                 }
             }
         }

@@ -9,10 +9,11 @@ mod session;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use clinch_core::{Clock, Error, ErrorKind, Result};
+use clinch_kit::lock;
 use mysql_async::{Conn, Opts};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -100,7 +101,7 @@ impl Pool {
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Conn>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle)
     }
 
     /// Closes idle connections, and those in use when they come back.

@@ -19,8 +19,8 @@ const SESSION: [&str; 2] = [
 /// The driver's options.
 pub(crate) fn options(config: &Config) -> Result<Opts> {
     let builder = OptsBuilder::default()
-        .ip_or_hostname(config.host.clone())
-        .tcp_port(config.port)
+        .ip_or_hostname(config.host.name.clone())
+        .tcp_port(config.host.port)
         .user(config.user.clone())
         .pass(config.password.clone())
         .db_name(Some(config.database.clone()))

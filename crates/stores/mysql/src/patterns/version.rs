@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clinch_core::{Clock, Error, ErrorKind, Result};
+use clinch_kit::backoff::between;
 use mysql_async::{Conn, Row, Value};
 
 use super::{Session, ident, refusal, statement};
@@ -159,7 +160,7 @@ impl VersionColumn {
             match self.swap(conn, key.clone(), seen, &set).await? {
                 Swapped::Yes(version) => return Ok(Some(version)),
                 Swapped::NoSuchRow => return Ok(None),
-                Swapped::Newer(_) => self.clock.sleep(self.jitter(pause)).await,
+                Swapped::Newer(_) => self.clock.sleep(between(Duration::ZERO, pause)).await,
             }
             pause = (pause * 2).min(PAUSES[1]);
         }
@@ -169,11 +170,5 @@ impl VersionColumn {
             .with_advice(
                 "nothing was changed; try later, or take a lock for what collides so often",
             ))
-    }
-
-    /// Up to a whole pause, by the low bits of the clock: those who collided are not to meet again.
-    fn jitter(&self, pause: Duration) -> Duration {
-        let part = u32::try_from(self.clock.now().as_nanos() / 64 % 1024).unwrap_or(512);
-        pause * part / 1024
     }
 }

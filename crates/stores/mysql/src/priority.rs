@@ -98,7 +98,7 @@ pub(crate) async fn take(
     Ok(())
 }
 
-/// Waits for so many seconds in the server, unless `known` has the lock. The statement returns 1 if this
+/// Waits for `seconds` in the server, unless `known` has the lock. The statement returns 1 if this
 /// connection has got it, and the connections that had it before and have it afterwards.
 async fn request(
     route: &mut Route<'_>,

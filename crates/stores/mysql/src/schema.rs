@@ -91,7 +91,7 @@ pub(crate) async fn ensure(pool: &Pool) -> Result<Option<u64>> {
         return Err(Error::new(
             ErrorKind::Corrupt,
             format!(
-                "the tables were made by a newer clinch (format {version}, this one knows {VERSION}); \
+                "the tables were made by a newer clinch (format {version}, this one supports {VERSION}); \
                  they were left untouched"
             ),
         )

@@ -6,7 +6,7 @@
 //! `take` carries a deadline by the server's clock. The client estimates that clock; a wrong estimate
 //! costs a round trip and no safety, because the server decides. If a copy of the claim had no reply, the
 //! row keeps a tombstone of the claim until the server's clock has passed the deadline of that copy. Only
-//! the client of a claim knows its copies, so a claim that another client or time has ended gets a
+//! the client of a claim has a record of its copies, so a claim that another client or time has ended gets a
 //! tombstone in any case.
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ const STATEMENT: Duration = Duration::from_secs(5);
 /// is set back.
 const MEMORY: Duration = Duration::from_secs(600);
 
-/// What this client knows of late copies.
+/// The copies of this client's claims that may arrive late.
 #[derive(Debug)]
 pub(crate) struct LateCopies {
     /// How long a reply is waited for.

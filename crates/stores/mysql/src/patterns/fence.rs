@@ -5,12 +5,12 @@ use mysql_async::{Transaction, Value};
 
 use super::{ident, statement};
 
-/// Data that refuse the late writes of a lock's former holder.
+/// Fencing: data reject late writes of a lock's former holder.
 ///
-/// A lock of any store gives its holder a [`Token`], which rises with each grant. The data remember
-/// the greatest one that wrote to them and refuse smaller ones. The check is part of your
-/// transaction: it locks the row that remembers until you commit, so no other holder can come
-/// between the check and your writes, and if you roll back, nothing was remembered.
+/// A lock of any store gives its holder a [`Token`], which rises with each grant. The data keep the
+/// greatest one that wrote to them and reject smaller ones. The check is part of your transaction: it locks
+/// the row with the token until you commit, so no other holder can come between the check and your writes,
+/// and if you roll back, nothing is kept.
 ///
 /// **It promises** that once a newer holder has committed, no older one can.
 /// **It does not promise** anything about an older holder that commits *before* the newer one first
@@ -94,7 +94,7 @@ impl Fence {
         })
     }
 
-    /// The statement that makes a table of fences. Resources are told apart by their bytes.
+    /// The statement that makes a table of fences. Resources are compared by their bytes.
     ///
     /// ```
     /// let sql = clinch_mysql::patterns::Fence::schema("fences")?;

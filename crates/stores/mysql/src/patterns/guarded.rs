@@ -7,9 +7,8 @@ use super::{Session, ident, statement};
 
 /// `UPDATE … SET n = n - k WHERE … AND n >= k`: stock and counters without a lock.
 ///
-/// **It promises** that the number never goes below zero by it, whoever else does the same at the
-/// same time, and says which of two things stopped it: too little, or no such row. It is one
-/// statement, which the server does as a whole.
+/// **It promises** that the number never goes below zero by it, even if others do the same at the
+/// same time, and reports why it was refused: too little, or no such row. It is one atomic statement.
 ///
 /// **It does not promise** that it is done once: if the reply is lost, the error says that it may
 /// have taken effect, and a second try may take twice. Where that matters, run it in a transaction
@@ -67,7 +66,7 @@ impl Guarded {
         })
     }
 
-    /// Takes so much, if there is so much. On a connection it is done at once, in a transaction
+    /// Takes `amount`, if there is that much. On a connection it is done at once, in a transaction
     /// with its commit.
     pub async fn take<C: Session>(
         &self,

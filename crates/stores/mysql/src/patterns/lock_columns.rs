@@ -26,7 +26,7 @@ const TRIES: u32 = 3;
 /// the key, and needs no transaction and no table of its own.
 ///
 /// **It does not promise** that waiting is short or fair: there is no queue and no wake-up, you
-/// come again. It does not renew itself. It protects this row only, and only against those who
+/// try again. It does not renew itself. It protects this row only, and only against clients that
 /// write through it. A server whose wall clock is stepped forward ends leases early (the token
 /// still guards the row); one that is stepped back ends them late. If you need waiting, renewal in
 /// the background or locks without rows, use the store of this crate.
@@ -44,7 +44,7 @@ const TRIES: u32 = 3;
 /// # server.sql(&reports.schema())?; // ALTER TABLE … ADD COLUMN …
 /// let mut conn = mysql_async::Conn::from_url(&url).await?;
 /// let Claimed::Held(mut hold) = reports.claim(&mut conn, 1, "worker-1:8f2a", lease).await? else {
-///     panic!("somebody else has it");
+///     panic!("another client has it");
 /// };
 /// reports.write(&mut conn, &hold, &[("text", "done".into())]).await?;
 /// reports.renew(&mut conn, &mut hold, lease).await?;
@@ -71,7 +71,7 @@ pub struct LockColumns {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnNames<'a> {
-    /// Who holds the row: text, NULL while nobody does.
+    /// Who holds the row: text, NULL while it is free.
     pub owner: &'a str,
     /// How often it has been granted: a `BIGINT` that is never NULL.
     pub token: &'a str,
@@ -101,7 +101,7 @@ impl Default for ColumnNames<'_> {
 pub enum Claimed {
     /// It is ours.
     Held(RowHold),
-    /// Somebody else has it.
+    /// Another client has it.
     Busy {
         /// Who that is.
         owner: String,
@@ -179,7 +179,7 @@ impl LockColumns {
                     return Err(refusal::in_transaction("a claim").with_effect(Effect::Possible));
                 }
                 let deadline = sent + valid_for(lease);
-                return RowHold::new(key, change.told, deadline, &self.clock).map(Claimed::Held);
+                return RowHold::new(key, change.number, deadline, &self.clock).map(Claimed::Held);
             }
             seen = match self.look(conn, key.clone()).await? {
                 None => return Ok(Claimed::NoSuchRow),
@@ -241,7 +241,7 @@ impl LockColumns {
     /// [`Lost`](ErrorKind::Lost) otherwise, and nothing is changed. On a connection it is done at
     /// once, in a transaction with its commit.
     ///
-    /// The lease may have ended meanwhile: as long as nobody else has claimed the row, it does no
+    /// The lease may have ended meanwhile: as long as no other client has claimed the row, it does no
     /// harm.
     pub async fn write<C: Session>(
         &self,

@@ -1,4 +1,4 @@
-//! Errors of the driver, and what they mean to a caller who has a connection of its own.
+//! Errors of the driver, for a caller with its own connection.
 
 use clinch_core::{Effect, Error, ErrorKind};
 use mysql_async::{DriverError, Error as Driver, ServerError};
@@ -7,13 +7,12 @@ use mysql_async::{DriverError, Error as Driver, ServerError};
 pub(super) const LOCK_WAIT: u16 = 1205;
 /// The transaction was rolled back to end a deadlock.
 pub(super) const DEADLOCK: u16 = 1213;
-/// MySQL's own word for a row that is locked, where MariaDB says 1205.
+/// MySQL's code for a row that is locked, where MariaDB has 1205.
 pub(super) const NOT_WAITED: u16 = 3572;
 /// The row was changed since the transaction's snapshot (MariaDB, where that is asked for).
 const CHANGED: u16 = 1020;
 
-/// The server was stopping, or somebody ended the statement or the connection: perhaps after it was
-/// done.
+/// The server was stopping, or the statement or the connection was killed: perhaps after it was applied.
 const UNSURE: [u16; 12] = [
     1053, 1152, 1158, 1159, 1160, 1161, 1180, 1317, 1927, 1969, 2013, 3024,
 ];
@@ -59,7 +58,7 @@ fn of_server(answer: &ServerError) -> Error {
         ),
         LOCK_WAIT | NOT_WAITED => (
             ErrorKind::Unreachable,
-            "somebody has the row locked for long: roll back, and try again",
+            "another transaction keeps the row locked: roll back, and try again",
         ),
         code if NOT_NOW.contains(&code) => (ErrorKind::Unreachable, "try again later"),
         CHANGED => (ErrorKind::Unreachable, "roll back, and try again"),
@@ -109,7 +108,9 @@ pub(super) fn out_of_step() -> Error {
 pub(super) fn in_transaction(what: &str) -> Error {
     Error::invalid(format!("{what} inside a transaction"))
         .with_store("mysql")
-        .with_advice("nobody sees it before the commit: use a connection without a transaction")
+        .with_advice(
+            "others cannot see it before the commit: use a connection without a transaction",
+        )
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub struct RowLock {
     wait: Wait,
 }
 
-/// How long a [`RowLock`] waits for somebody else's.
+/// How long a [`RowLock`] waits for another transaction's.
 ///
 /// ```
 /// use clinch_mysql::patterns::{RowLock, Wait};
@@ -59,7 +59,7 @@ pub enum Wait {
     /// As long as the server's `innodb_lock_wait_timeout` says, which is 50 s by default.
     #[default]
     Server,
-    /// So many seconds.
+    /// This number of seconds.
     Seconds(u32),
     /// Not at all.
     No,
@@ -76,7 +76,7 @@ pub enum Wait {
 pub enum Locked {
     /// It is locked until the transaction ends.
     Yes,
-    /// Somebody else had it for as long as we waited; the transaction goes on without it.
+    /// Another transaction had it for as long as we waited; the transaction goes on without it.
     Busy,
     /// There is no such row.
     NoSuchRow,
@@ -125,7 +125,7 @@ impl RowLock {
         select(tx, &sql, key.into()).await
     }
 
-    /// Locks the first row whose `column` has this value and that nobody has locked; gives its key,
+    /// Locks the first row whose `column` has this value and that is not locked; returns its key,
     /// or `None` if there is none, be it that there are no such rows or that all are locked.
     ///
     /// This is how workers take jobs from a table without waiting for each other (`SKIP LOCKED`,

@@ -12,13 +12,13 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Whether it is still held by whom this token was given to.
+    /// Whether it is still held with this token.
     pub(super) fn is_held_with(&self, token: Token) -> bool {
         self.owner.is_some() && self.token == token.get()
     }
 }
 
-/// The error of somebody who does not hold the row any more.
+/// The error of a client that does not hold the row any more.
 pub(super) fn lost(token: Token, row: Option<Seen>) -> Error {
     let now = match row {
         None => "the row is gone".to_owned(),

@@ -7,13 +7,13 @@ use mysql_async::{Conn, Params, Row, Value, from_row_opt};
 
 use super::{Session, refusal};
 
-/// What a change did.
+/// The effect of a change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Change {
     /// How many rows it changed, as the server counts.
     pub(super) rows: u64,
-    /// What it told by `LAST_INSERT_ID(…)`.
-    pub(super) told: u64,
+    /// What it passed to `LAST_INSERT_ID(…)`.
+    pub(super) number: u64,
 }
 
 /// Runs a change.
@@ -32,7 +32,7 @@ pub(super) async fn change<C: Session>(
     let result = result.map_err(failed)?;
     let change = Change {
         rows: result.affected_rows(),
-        told: result.last_insert_id().unwrap_or_default(),
+        number: result.last_insert_id().unwrap_or_default(),
     };
     result.drop_result().await.map_err(failed)?;
     Ok(change)
@@ -61,7 +61,7 @@ pub(super) fn in_step(conn: &Conn) -> Result<()> {
     }
 }
 
-/// Whether the connection is inside a transaction, by the server's last word.
+/// Whether the connection is inside a transaction, by the last reply.
 pub(super) fn is_in_transaction(conn: &Conn) -> bool {
     let last = conn.last_ok_packet();
     last.is_some_and(|ok| {
@@ -70,7 +70,7 @@ pub(super) fn is_in_transaction(conn: &Conn) -> bool {
     })
 }
 
-/// The same, asked of the server, as an error leaves no word of it.
+/// The same, by a request: an error does not report it.
 pub(super) async fn ask_in_transaction(tx: &mut mysql_async::Transaction<'_>) -> Result<bool> {
     let asked = tx.query_drop("DO 0").await;
     asked.map_err(|e| refusal::of_statement(e, false))?;

@@ -11,14 +11,14 @@ use super::{Session, ident, refusal, statement};
 /// The pause after the first collision, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(64)];
 
-/// A version beside the data, which every change raises: who read an older one starts over.
+/// Optimistic concurrency: a version column that every change increases. A client that read an older version
+/// starts over.
 ///
-/// **It promises** that a change which was computed from a row is only made if that row is still
-/// as it was read. Nobody is locked out, and nobody holds anything that could be lost.
+/// **It promises** that a change computed from a row is made only if that row is still as it was read.
+/// No client is locked out, and none holds anything that could be lost.
 ///
-/// **It does not promise** progress to each: under contention all but one start over, and after so
-/// many tries it is an error. It protects against those who raise the version as well, and no
-/// others. If the reply to a change is lost, the error says that it may have taken effect.
+/// **It does not promise** progress to each client: under contention all but one start over, and after
+/// `tries` attempts it is an error. It protects only against clients that increase the version as well. If the reply to a change is lost, the error says that it may have taken effect.
 ///
 /// ```
 /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -57,7 +57,7 @@ pub struct VersionColumn {
 pub enum Swapped {
     /// It is changed, and has this version now.
     Yes(u64),
-    /// Somebody was quicker: it has this version. Nothing was changed.
+    /// Another client was quicker: it has this version. Nothing was changed.
     Newer(u64),
     /// There is no such row.
     NoSuchRow,
@@ -118,7 +118,7 @@ impl VersionColumn {
         Ok(now.map_or(Swapped::NoSuchRow, Swapped::Newer))
     }
 
-    /// Reads columns of a row, lets `change` compute what to set, and sets it unless somebody was
+    /// Reads columns of a row, lets `change` compute what to set, and sets it unless another client was
     /// quicker; then again, at most `tries` times, with pauses that grow and vary. Gives the new
     /// version; `None` if there is no such row.
     ///

@@ -43,18 +43,20 @@ pub(crate) use local_queue::{ClaimSpec, LocalQueue};
 pub(crate) use settings::{DEFAULT_LEASE, backoff, with_timeout};
 pub use settings::{HandOver, Settings, valid_for};
 
-use crate::store::{Capability, Claim, OpenContext, Store, StoreInfo};
-use crate::{Clock, Error, ErrorKind, Identity, LostReason, Name, OwnerId, Result};
+use crate::store::{Admin, Claim, Layer, OpenContext, Operations, StoreInfo};
+use crate::{Clock, Error, Identity, LostReason, Name, OwnerId};
 
 /// One client of one store.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) store: Arc<dyn Store>,
+    /// The store inside its layer.
+    pub(crate) store: Arc<dyn Admin>,
+    pub(crate) layer: Arc<Layer>,
+    /// Requests that the store has sent.
+    pub(crate) operations: Operations,
     pub(crate) clock: Clock,
     pub(crate) identity: Arc<Identity>,
     pub(crate) settings: Settings,
-    /// The stores of this build, for advice on a missing capability.
-    known_stores: Vec<StoreInfo>,
     pub(crate) renewer: renewer::Renewer,
     pub(crate) tasks: tasks::Tasks,
     local_queues: local_queues::LocalQueues,
@@ -72,17 +74,19 @@ pub(crate) struct ClaimRequest {
 
 impl Engine {
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Admin>,
         context: OpenContext,
         settings: Settings,
         known_stores: Vec<StoreInfo>,
     ) -> Arc<Self> {
+        let layer = Arc::new(Layer::new(store, known_stores));
         Arc::new(Self {
-            store,
+            store: layer.clone(),
+            layer,
             clock: context.clock,
             identity: context.identity,
+            operations: context.operations,
             settings,
-            known_stores,
             renewer: renewer::Renewer::default(),
             tasks: tasks::Tasks::default(),
             local_queues: local_queues::LocalQueues::default(),
@@ -96,45 +100,9 @@ impl Engine {
         self.store.info().scheme
     }
 
-    /// An error if the store lacks a capability; no I/O.
-    pub(crate) fn require(&self, capability: Capability) -> Result<()> {
-        let info = self.store.info();
-        if info.capabilities.has(capability) {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("this store has no {capability}"),
-        )
-        .with_store(info.scheme)
-        .with_advice(self.stores_with(capability)))
-    }
-
-    /// Advice that names the stores of this build with a capability.
-    fn stores_with(&self, capability: Capability) -> String {
-        let has_it = |store: &&StoreInfo| store.capabilities.has(capability);
-        let names: Vec<&str> = self
-            .known_stores
-            .iter()
-            .filter(has_it)
-            .map(|store| store.scheme)
-            .collect();
-        match names.as_slice() {
-            [] => "`clinch stores` shows which stores have it".to_owned(),
-            names => format!("these have it: {}", names.join(", ")),
-        }
-    }
-
-    /// Adds store and name to an error that a store reported without them.
+    /// Adds store and name to an error that has none.
     pub(crate) fn explain(&self, error: Error, name: &Name) -> Error {
-        let error = match error.store() {
-            None => error.with_store(self.scheme()),
-            Some(_) => error,
-        };
-        match error.name() {
-            None => error.with_name(name.as_str()),
-            Some(_) => error,
-        }
+        self.layer.explain_name(error, name)
     }
 
     /// A claim with a fresh request id.

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::settings::renew_after;
 use super::{Engine, Hold, release, renewal_batch};
 use crate::BootTime;
-use crate::store::{Doubt, Doubts};
+use crate::store::{Suspicion, Suspicions};
 
 /// Key of a hold in the schedule: when it is due, and a unique number.
 pub(crate) type DueKey = (BootTime, u64);
@@ -61,8 +61,12 @@ impl Renewer {
         }
         if !state.running && !state.stopped {
             state.running = true;
-            let doubts = hold.engine.store.doubts();
-            let task = run(Arc::downgrade(&hold.engine), self.changed.clone(), doubts);
+            let suspicions = hold.engine.store.suspicions();
+            let task = run(
+                Arc::downgrade(&hold.engine),
+                self.changed.clone(),
+                suspicions,
+            );
             if let Err(error) = crate::keeper::spawn(task) {
                 // The hold stays valid until its deadline. The next hold that is scheduled tries again.
                 state.running = false;
@@ -91,9 +95,9 @@ impl Renewer {
     }
 
     /// The store suspects that holds have ended: they are renewed at once, to find out.
-    fn suspect(&self, doubt: &Doubt, now: BootTime) {
+    fn suspect(&self, suspicion: &Suspicion, now: BootTime) {
         let mut suspects = self.holds();
-        suspects.retain(|hold| doubt.is_about(hold.store_hold.request));
+        suspects.retain(|hold| suspicion.is_about(hold.store_hold.request));
         if suspects.is_empty() {
             return;
         }
@@ -167,7 +171,7 @@ impl State {
 
 /// The task. It keeps no strong reference to the engine while it sleeps, so that a client can be
 /// dropped.
-async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
+async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut suspicions: Suspicions) {
     let mut subscribed = true;
     loop {
         let Some(strong) = engine.upgrade() else {
@@ -197,8 +201,8 @@ async fn run(engine: Weak<Engine>, changed: Arc<Notify>, mut doubts: Doubts) {
             biased;
             () = changed.notified() => {}
             () = due => {}
-            doubt = doubts.next(), if subscribed => match (doubt, engine.upgrade()) {
-                (Some(doubt), Some(engine)) => engine.renewer.suspect(&doubt, clock.now()),
+            suspicion = suspicions.next(), if subscribed => match (suspicion, engine.upgrade()) {
+                (Some(suspicion), Some(engine)) => engine.renewer.suspect(&suspicion, clock.now()),
                 // The stream has ended; renewals go on without it.
                 _ => subscribed = false,
             },

@@ -10,7 +10,7 @@ use super::plan::{LockKind, Plan};
 use super::rng::Rng;
 use super::store::RemoteStore;
 use crate::memory::MemoryStore;
-use crate::store::Store;
+use crate::store::{Admin, Store};
 use crate::{BootTime, Clinch, Clock, Guard, LostReason, Name, RequestId, Token, valid_for};
 
 /// A guard that a user holds.

@@ -4,7 +4,8 @@ use tokio::sync::oneshot;
 
 use crate::memory::MemoryStore;
 use crate::store::{
-    Claim, ClaimReply, Evicted, Hold, ReleaseReply, RenewReply, Renewal, Store, Wake, WakeSender,
+    Admin, Claim, ClaimReply, Evicted, Hold, ReleaseReply, RenewReply, Renewal, Store, Wake,
+    WakeSender,
 };
 use crate::{BootTime, Effect, Error, ErrorKind, Name, RequestId, Result};
 

@@ -15,7 +15,7 @@ use super::tasks::{TaskKind, Tasks};
 use super::{hook, user};
 use crate::memory::MemoryStore;
 use crate::store::OpenContext;
-use crate::{Clinch, Clock, Identity, ManualClock};
+use crate::{Clinch, Clock, ManualClock};
 
 /// The disturbances end after this many steps.
 const STEPS: u64 = 220;
@@ -61,18 +61,14 @@ impl Run {
         let mut rng = Rng::new(seed.rotate_left(32));
         let plan = Plan::draw(&mut rng);
         let (clock, server_clock) = Clock::manual();
-        let context = |clock: &Clock| OpenContext {
-            namespace: "explore".into(),
-            identity: Arc::new(Identity::new()),
-            clock: clock.clone(),
-        };
+        let context = |clock: &Clock| OpenContext::new("explore").with_clock(clock.clone());
         let store = MemoryStore::new(context(&clock));
         let (mut contexts, mut servers, mut client_clocks) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..plan.clients {
             let here = context(&clock);
             servers.push(Arc::new(store.sibling(here.clone())));
             let (clock, client_clock) = Clock::manual();
-            contexts.push(OpenContext { clock, ..here });
+            contexts.push(here.with_clock(clock));
             client_clocks.push(client_clock);
         }
         let net = Arc::new(Net::new(servers, clock.clone()));

@@ -10,8 +10,8 @@ use super::messages::{Payload, Reply, Request, refused};
 use super::net::{Cut, Net};
 use super::tasks::TaskKind;
 use crate::store::{
-    Claim, ClaimReply, Doubt, DoubtBook, Doubts, Events, Evicted, Finding, Freshness, Hold,
-    LockView, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Admin, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
+    RenewReply, Renewal, Store, StoreInfo, Suspicion, SuspicionRegistry, Suspicions, Wakes,
 };
 use crate::{BootTime, Clock, Error, ErrorKind, Name, RequestId, Result, valid_for};
 
@@ -21,7 +21,7 @@ pub(super) struct RemoteStore {
     net: Arc<Net>,
     /// The client's own clock.
     clock: Clock,
-    suspicions: DoubtBook,
+    suspicions: SuspicionRegistry,
 }
 
 impl RemoteStore {
@@ -30,12 +30,12 @@ impl RemoteStore {
             client,
             net,
             clock,
-            suspicions: DoubtBook::default(),
+            suspicions: SuspicionRegistry::default(),
         }
     }
 
     pub(super) fn suspect(&self) {
-        self.suspicions.tell(&Doubt::All);
+        self.suspicions.deliver(&Suspicion::All);
     }
 
     async fn call(&self, request: Request) -> Result<Reply> {
@@ -105,7 +105,7 @@ impl Store for RemoteStore {
         self.net.wakes(self.client, claim)
     }
 
-    fn doubts(&self) -> Doubts {
+    fn suspicions(&self) -> Suspicions {
         self.suspicions.register()
     }
 
@@ -138,13 +138,6 @@ impl Store for RemoteStore {
         self.call(Request::Withdraw(claim.clone())).await.map(drop)
     }
 
-    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
-        match self.call(Request::Evict(name.clone(), seq)).await? {
-            Reply::Evict(evicted) => Ok(evicted),
-            _ => Err(wrong_reply()),
-        }
-    }
-
     async fn close(&self) -> Result<()> {
         self.call(Request::Close).await.map(drop)
     }
@@ -152,7 +145,10 @@ impl Store for RemoteStore {
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
         self.net.servers[self.client].check(name, seq).await
     }
+}
 
+#[async_trait]
+impl Admin for RemoteStore {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         self.net.servers[self.client].list(prefix).await
     }
@@ -165,11 +161,14 @@ impl Store for RemoteStore {
         self.net.servers[self.client].events(prefix).await
     }
 
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        Ok(Vec::new())
+    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
+        match self.call(Request::Evict(name.clone(), seq)).await? {
+            Reply::Evict(evicted) => Ok(evicted),
+            _ => Err(wrong_reply()),
+        }
     }
 
-    fn operations(&self) -> u64 {
-        0
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
     }
 }

@@ -10,13 +10,10 @@ use crate::{BootTime, ClientInfo, Name, OwnerId, RequestId, Token};
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Sequence};
 /// # use clinch_core::BootTime;
 /// # struct Counter(u64);
@@ -65,21 +62,19 @@ pub struct Entry {
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Phase, Sequence};
-/// # use clinch_core::{BootTime, store::Claim};
+/// # use clinch_core::BootTime;
 /// # struct Counter(u64);
 /// # impl Sequence for Counter {
 /// #     fn next(&mut self, after: u64) -> u64 { self.0 = self.0.max(after) + 1; self.0 }
 /// # }
 /// # let (mut numbers, mut out) = (Counter(0), Outcome::default());
-/// # let claim = Claim { lock_delay: claim.lease, ..claim };
+/// # let delay = claim.lease;
+/// # let claim = claim.with_lock_delay(delay);
 /// let (mut state, now) = (NameState::new(claim.name.clone()), BootTime::from_nanos(0));
 /// state.claim(&claim, now, &mut numbers, &mut out)?;
 /// assert_eq!(state.entries[0].phase, Phase::Held { seq: 1 });
@@ -184,13 +179,10 @@ impl Entry {
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Sequence};
 /// use clinch_core::store::{ClaimReply, Ending, LostReason};
 /// # use clinch_core::BootTime;

@@ -7,13 +7,10 @@
 //!
 //! ```
 //! # fn main() -> clinch_core::Result<()> {
-//! # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+//! # use clinch_core::{Clinch, Name};
 //! # let context = Clinch::context("app")?;
-//! # let claim = clinch_core::store::Claim {
-//! #     name: Name::new("a")?, request: context.identity.request(),
-//! #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-//! #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-//! #     label: None, value: None, queue: true };
+//! # let lease = std::time::Duration::from_secs(30);
+//! # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 //! use clinch_core::machine::{NameState, Outcome, Sequence};
 //! use clinch_core::{BootTime, store::ClaimReply};
 //! # struct Counter(u64);
@@ -68,13 +65,10 @@ pub trait Sequence {
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Sequence};
 /// use clinch_core::{BootTime, store::EventKind};
 /// # struct Counter(u64);
@@ -99,13 +93,10 @@ pub struct Outcome {
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Sequence};
 /// use clinch_core::{BootTime, store::Claim};
 /// # struct Counter(u64);
@@ -114,7 +105,7 @@ pub struct Outcome {
 /// # }
 /// let (mut state, mut numbers) = (NameState::new(claim.name.clone()), Counter(0));
 /// let (now, mut out) = (BootTime::from_nanos(0), Outcome::default());
-/// let next = Claim { request: context.identity.request(), ..claim.clone() };
+/// let next = claim.another(&context.identity);
 /// state.claim(&claim, now, &mut numbers, &mut out)?;
 /// state.claim(&next, now, &mut numbers, &mut out)?;
 /// state.evict(None, now, &mut numbers, &mut out);

@@ -14,15 +14,12 @@ const MAX_ENDED: usize = 8;
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Sequence};
-/// use clinch_core::{BootTime, ErrorKind, store::Claim};
+/// use clinch_core::{BootTime, ErrorKind};
 /// # struct Counter(u64);
 /// # impl Sequence for Counter {
 /// #     fn next(&mut self, after: u64) -> u64 { self.0 = self.0.max(after) + 1; self.0 }
@@ -31,7 +28,7 @@ const MAX_ENDED: usize = 8;
 /// let (now, mut out) = (BootTime::from_nanos(0), Outcome::default());
 /// state.claim(&claim, now, &mut numbers, &mut out)?;
 /// assert_eq!(state.view(now).unwrap().holders.len(), 1);
-/// let other = Claim { request: context.identity.request(), limit: 5, ..claim };
+/// let other = claim.another(&context.identity).with_units(1, 5);
 /// let error = state.claim(&other, now, &mut numbers, &mut out).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Mismatch); // a mutex here, a semaphore there
 /// # Ok(()) }

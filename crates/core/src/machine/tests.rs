@@ -1,6 +1,5 @@
 //! The rules of one name, case by case. Random sequences are in the testkit.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{NameState, Outcome, Sequence};
@@ -8,7 +7,7 @@ use crate::store::{
     Claim, ClaimReply, Ending, EventKind, Evicted, Hold, LostReason, ReleaseReply, RenewReply,
     Renewal,
 };
-use crate::{BootTime, ErrorKind, Identity, Name, OwnerId};
+use crate::{BootTime, ErrorKind, Identity, Name};
 
 #[derive(Default)]
 struct Counter(u64);
@@ -42,19 +41,8 @@ impl Fixture {
     }
 
     fn new_claim(&self, units: u32, limit: u32) -> Claim {
-        Claim {
-            name: self.state.name.clone(),
-            request: self.identity.request(),
-            owner: OwnerId::new("o"),
-            client: Arc::clone(self.identity.info()),
-            units,
-            limit,
-            lease: Duration::from_secs(10),
-            lock_delay: Duration::ZERO,
-            label: None,
-            value: None,
-            queue: true,
-        }
+        let (name, lease) = (self.state.name.clone(), Duration::from_secs(10));
+        Claim::new(&self.identity, name, lease).with_units(units, limit)
     }
 
     fn step<T>(

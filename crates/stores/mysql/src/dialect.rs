@@ -174,10 +174,6 @@ impl Dialect for MySql {
         doctor::examine(&self.pool, &self.config).await
     }
 
-    fn requests(&self) -> u64 {
-        self.pool.requests()
-    }
-
     fn close(&self) {
         self.pool.close();
     }

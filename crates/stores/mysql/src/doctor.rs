@@ -228,10 +228,9 @@ async fn number(pool: &Pool, text: &str) -> Result<Option<u64>> {
 }
 
 fn finding(severity: Severity, subject: &str, message: String, advice: &str) -> Finding {
-    Finding {
-        severity,
-        subject: subject.into(),
-        message,
-        advice: (!advice.is_empty()).then(|| advice.to_owned()),
+    let finding = Finding::new(severity, subject, message);
+    match advice {
+        "" => finding,
+        advice => finding.with_advice(advice),
     }
 }

@@ -2,30 +2,22 @@
 
 use std::time::Duration;
 
-use clinch_core::MAX_NAME;
-use clinch_core::store::{Capabilities, Guarantees, Limits, StoreInfo};
+use clinch_core::store::{Guarantees, Limits, StoreInfo};
 
 /// Describes the store, without opening it.
 pub(crate) fn info() -> StoreInfo {
-    StoreInfo {
-        scheme: "mysql",
-        summary: "a table in MySQL or MariaDB, shared by many machines",
-        capabilities: Capabilities::ALL,
-        guarantees: Guarantees {
-            scope: "processes that reach the primary server",
-            exclusion: "while the server keeps what it has committed and its clock is not set \
-                        forward; across a failover only if the new primary has every committed \
-                        transaction",
-            token_order: "across clients, crashes, restarts, clock steps and reaped rows; after a \
-                          loss of data, as long as the server's clock has not gone back",
-            liveness: "a dead holder's lock is free after its lease and lock-delay",
-            clock: "the server's wall clock, in UTC",
-        },
-        limits: Limits {
-            min_lease: Duration::from_millis(100),
-            max_lease: Duration::from_secs(7 * 86_400),
-            lease_step: Duration::from_millis(1),
-            max_name: MAX_NAME,
-        },
-    }
+    let guarantees = Guarantees::new("processes that reach the primary server")
+        .with_exclusion(
+            "while the server keeps what it has committed and its clock is not set forward; across a \
+             failover only if the new primary has every committed transaction",
+        )
+        .with_token_order(
+            "across clients, crashes, restarts, clock steps and reaped rows; after a loss of data, as \
+             long as the server's clock has not gone back",
+        )
+        .with_liveness("a dead holder's lock is free after its lease and lock-delay")
+        .with_clock("the server's wall clock, in UTC");
+    let limits = Limits::new(Duration::from_millis(100), Duration::from_secs(7 * 86_400));
+    let summary = "a table in MySQL or MariaDB, shared by many machines";
+    StoreInfo::new("mysql", summary, guarantees, limits)
 }

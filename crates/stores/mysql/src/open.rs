@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_core::{Result, StoreUrl, keeper};
 use clinch_table::{Options, TableStore};
 
@@ -23,7 +23,7 @@ use crate::server::Server;
 /// assert_eq!(opened.unwrap_err().kind(), ErrorKind::Unreachable);
 /// # Ok(()) }
 /// ```
-pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
     let config = Config::from_url(url)?;
     let opened = connect(config, context).await;
     match opened {
@@ -34,7 +34,7 @@ pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>
 
 /// Connects to the server, checks that locks can live there, and makes the tables.
 async fn connect(config: Config, context: OpenContext) -> Result<TableStore> {
-    let pool = Pool::new(&config)?;
+    let pool = Pool::new(&config, context.operations)?;
     let opening = pool.clone();
     let (server, now) = keeper::run(async move {
         let server = Server::read(&opening).await?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_testkit::conformance::{self, Case, Place, Subject};
 use clinch_testkit::servers::MariaDb;
 
@@ -54,7 +54,7 @@ impl Subject for Dialect {
         }))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_mysql::open(&url.parse()?, context).await
     }
 
@@ -88,7 +88,7 @@ impl Subject for OwnServer {
         }))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_mysql::open(&url.parse()?, context).await
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store};
+use clinch_core::store::{Admin, OpenContext};
 use clinch_testkit::model::{Real, Time, play};
 use clinch_testkit::servers::{MariaDb, Step};
 
@@ -54,7 +54,7 @@ impl Server {
 }
 
 impl Real for Server {
-    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Admin>> {
         let url = format!("{}{}", self.mariadb.url(), self.parameters);
         let namespace = context.namespace.to_string();
         let store = clinch_mysql::open(&url.parse()?, context).await?;

@@ -250,9 +250,6 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// Looks for settings of the server that break a guarantee.
     async fn doctor(&self) -> Result<Vec<Finding>>;
 
-    /// How many requests were sent.
-    fn requests(&self) -> u64;
-
     /// Closes idle connections, and others when they become idle.
     fn close(&self);
 }

@@ -180,19 +180,18 @@ fn decode(events: &[u8]) -> Option<Vec<Event>> {
     let mut decoder = Decoder::new(events);
     let mut events = Vec::new();
     while !decoder.is_empty() {
-        events.push(Event {
-            kind: EventKind::parse(decoder.text()?)?,
-            name: Name::new(decoder.text()?).ok()?,
-            owner: OwnerId::new(decoder.text()?),
-            host: decoder.text()?.to_owned(),
-            pid: decoder.number()?.try_into().ok()?,
-            label: decoder.maybe_text()?,
-            token: match decoder.number()? {
-                0 => None,
-                token => Some(Token::from_u64(token - 1)?),
-            },
-            value: decoder.maybe_text()?,
-        });
+        let kind = EventKind::parse(decoder.text()?)?;
+        let name = Name::new(decoder.text()?).ok()?;
+        let mut event = Event::new(kind, name, OwnerId::new(decoder.text()?));
+        event.host = decoder.text()?.to_owned();
+        event.pid = decoder.number()?.try_into().ok()?;
+        event.label = decoder.maybe_text()?;
+        event.token = match decoder.number()? {
+            0 => None,
+            token => Some(Token::from_u64(token - 1)?),
+        };
+        event.value = decoder.maybe_text()?;
+        events.push(event);
     }
     Some(events)
 }

@@ -123,10 +123,7 @@ impl FastPath {
         if unanswered {
             late.no_reply(claim.request, before);
         }
-        Ok(reply?.map(|seq| Grant {
-            seq,
-            predecessor: Some(free.before),
-        }))
+        Ok(reply?.map(|seq| Grant::new(seq, Some(free.before))))
     }
 
     /// Releases a hold.

@@ -43,8 +43,9 @@
 //! # Reading order
 //!
 //! `row` and `record` (what is stored), `steps` (what a step does to it), `batch`, `paths`, `fast_path`,
-//! `slow_path`, `late_copies`, `row_cache`, `wakes`, `renew`, `events`, `cleanup`, `store`.
+//! `slow_path`, `late_copies`, `row_cache`, `wakes`, `renew`, `events`, `cleanup`, `store`, `admin`.
 
+mod admin;
 mod batch;
 mod cleanup;
 mod client;

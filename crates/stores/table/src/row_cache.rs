@@ -131,8 +131,7 @@ impl RowCache {
                     seq,
                     owner,
                 }) if request == hold.request && seq == hold.seq => {
-                    let ending = Ending::Released;
-                    let before = Predecessor { ending, seq, owner };
+                    let before = Predecessor::new(Ending::Released, seq, owner);
                     Some(Left::Free(now, Free { version, before }))
                 }
                 _ => None,

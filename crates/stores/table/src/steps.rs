@@ -207,7 +207,7 @@ fn keep_leases(before: &NameState, after: &mut NameState) {
 mod tests {
     use std::time::Duration;
 
-    use clinch_core::{Identity, Name, OwnerId};
+    use clinch_core::{Identity, Name};
 
     use super::*;
     use crate::Content;
@@ -237,18 +237,11 @@ mod tests {
         }
 
         fn claim(&self, request: u128, limit: u32) -> Claim {
+            let name = Name::new("a").unwrap();
             Claim {
-                name: Name::new("a").unwrap(),
                 request: RequestId::from_u128(request),
-                owner: OwnerId::new("me"),
-                client: self.identity.info().clone(),
-                units: 1,
                 limit,
-                lease: LEASE,
-                lock_delay: Duration::ZERO,
-                label: None,
-                value: None,
-                queue: true,
+                ..Claim::new(&self.identity, name, LEASE)
             }
         }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView, Queued, ReleaseReply,
-    RenewReply, Renewal, Severity, Store, StoreInfo, Wakes,
+    Claim, ClaimReply, Freshness, Hold, ReleaseReply, RenewReply, Renewal, Store, StoreInfo,
+    Suspicions, Wakes,
 };
 use clinch_core::{ClientId, Effect, Error, ErrorKind, Name, Result, keeper};
 use clinch_kit::closed::Closed;
@@ -23,10 +23,10 @@ use crate::{Dialect, Waiters, inspect, renew};
 #[derive(Debug)]
 pub struct TableStore {
     info: StoreInfo,
-    client: Arc<Client>,
+    pub(crate) client: Arc<Client>,
     waiters: Arc<Waiters>,
-    steps: Steps,
-    log: Arc<EventLog>,
+    pub(crate) steps: Steps,
+    pub(crate) log: Arc<EventLog>,
     closed: Arc<Closed>,
 }
 
@@ -69,14 +69,6 @@ impl TableStore {
         })
     }
 
-    /// After `close`, claims may still be withdrawn and holds released, and nothing else.
-    fn check_open(&self) -> Result<()> {
-        match self.closed.is_closed() {
-            true => Err(self.explain(Error::new(ErrorKind::Closed, "the store was closed"))),
-            false => Ok(()),
-        }
-    }
-
     /// Ends what runs in the background.
     fn end(&self) {
         if self.closed.close() {
@@ -84,17 +76,6 @@ impl TableStore {
             self.log.close();
             self.client.dialect.close();
         }
-    }
-
-    fn explain(&self, error: Error) -> Error {
-        error.or_store(self.info.scheme)
-    }
-
-    fn unexpected(&self) -> Error {
-        self.explain(Error::new(
-            ErrorKind::Internal,
-            "the answer is to another step",
-        ))
     }
 
     /// The answer to a claim of which a copy had no reply and may still arrive, even one that the dialect
@@ -123,20 +104,16 @@ impl Store for TableStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
-        self.check_open()?;
         let step = Step::Claim(claim.clone());
         let answer = self.steps.submit(claim.name.clone(), step).await;
         let answer = self.settle(claim, answer).await;
-        match answer.map_err(|error| self.explain(error))? {
+        match answer? {
             Answer::Claim(ClaimReply::Queued(queued)) => {
-                let wakes_kept = self.waiters.keeps_wakes();
-                Ok(ClaimReply::Queued(Queued {
-                    wakes_kept,
-                    ..queued
-                }))
+                let kept = self.waiters.keeps_wakes();
+                Ok(ClaimReply::Queued(queued.with_wakes_kept(kept)))
             }
             Answer::Claim(reply) => Ok(reply),
-            _ => Err(self.unexpected()),
+            _ => Err(unexpected()),
         }
     }
 
@@ -145,100 +122,37 @@ impl Store for TableStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
-        self.check_open()?;
         let (client, steps) = (self.client.clone(), self.steps.clone());
         let renewals = renewals.to_vec();
-        keeper::run(async move { renew::renew(&client, &steps, &renewals).await })
-            .await
-            .map_err(|error| self.explain(error))
+        keeper::run(async move { renew::renew(&client, &steps, &renewals).await }).await
+    }
+
+    /// No connection belongs to a hold, so nothing is learnt between renewals.
+    fn suspicions(&self) -> Suspicions {
+        Suspicions::none()
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
         let step = Step::Release(hold.clone());
-        match self.steps.submit(hold.name.clone(), step).await {
-            Ok(Answer::Release(reply)) => Ok(reply),
-            Ok(_) => Err(self.unexpected()),
-            Err(error) => Err(self.explain(error)),
+        match self.steps.submit(hold.name.clone(), step).await? {
+            Answer::Release(reply) => Ok(reply),
+            _ => Err(unexpected()),
         }
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         self.waiters.forget(claim.request);
         let step = Step::Withdraw(claim.clone());
-        let answer = self.steps.submit(claim.name.clone(), step).await;
-        answer.map(drop).map_err(|error| self.explain(error))
+        self.steps.submit(claim.name.clone(), step).await.map(drop)
     }
 
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
-        self.check_open()?;
         let (dialect, name) = (self.client.dialect.clone(), name.clone());
         keeper::run(async move {
             let row = inspect::read(&*dialect, &name).await?;
             Ok(row.state(&name)?.check(seq, row.moment()))
         })
         .await
-        .map_err(|error| self.explain(error))
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        self.check_open()?;
-        let (dialect, prefix) = (self.client.dialect.clone(), prefix.to_owned());
-        keeper::run(async move { inspect::list(&*dialect, &prefix).await })
-            .await
-            .map_err(|error| self.explain(error))
-    }
-
-    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
-        self.check_open()?;
-        let (dialect, name) = (self.client.dialect.clone(), name.clone());
-        keeper::run(async move {
-            let row = inspect::read(&*dialect, &name).await?;
-            Ok(row.state(&name)?.view(row.moment()))
-        })
-        .await
-        .map_err(|error| self.explain(error))
-    }
-
-    async fn events(&self, prefix: &str) -> Result<Events> {
-        self.check_open()?;
-        let log = self.log.clone();
-        let (sender, events) = Events::channel();
-        let prefix = prefix.to_owned();
-        keeper::run(async move { log.watch(prefix, sender).await })
-            .await
-            .map_err(|error| self.explain(error))?;
-        Ok(events)
-    }
-
-    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
-        self.check_open()?;
-        match self.steps.submit(name.clone(), Step::Evict(seq)).await {
-            Ok(Answer::Evicted(evicted)) => Ok(evicted),
-            Ok(_) => Err(self.unexpected()),
-            Err(error) => Err(self.explain(error)),
-        }
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.check_open()?;
-        let dialect = self.client.dialect.clone();
-        let findings = keeper::run(async move { dialect.doctor().await }).await;
-        let mut findings = findings.map_err(|error| self.explain(error))?;
-        let (deadlocks, others) = self.client.conflicts.get();
-        findings.push(Finding {
-            severity: Severity::Ok,
-            subject: "repeats".into(),
-            message: format!(
-                "this client has repeated {deadlocks} statements after deadlocks, {others} after \
-                 other conflicts"
-            ),
-            advice: None,
-        });
-        Ok(findings)
-    }
-
-    fn operations(&self) -> u64 {
-        self.client.dialect.requests()
     }
 
     async fn close(&self) -> Result<()> {
@@ -251,4 +165,9 @@ impl Drop for TableStore {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// An answer that belongs to another kind of step.
+pub(crate) fn unexpected() -> Error {
+    Error::new(ErrorKind::Internal, "the answer is to another step")
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use clinch_core::store::{Claim, ClaimReply, Wake, WakeBook, Wakes};
+use clinch_core::store::{Claim, ClaimReply, Wake, WakeRegistry, Wakes};
 use clinch_core::{Clock, Name, RequestId, keeper};
 use clinch_kit::backoff::Backoff;
 use clinch_kit::closed::Closed;
@@ -37,7 +37,7 @@ pub type Names = HashMap<Name, Option<u64>>;
 #[derive(Debug)]
 pub struct Waiters {
     client: Arc<Client>,
-    registry: WakeBook,
+    registry: WakeRegistry,
     awaited: Mutex<HashMap<RequestId, Awaited>>,
     /// Changes with each claim that begins to wait.
     arrivals: watch::Sender<u64>,
@@ -51,7 +51,7 @@ impl Waiters {
     pub(crate) fn new(client: Arc<Client>, closed: Arc<Closed>) -> Arc<Self> {
         Arc::new(Self {
             client,
-            registry: WakeBook::default(),
+            registry: WakeRegistry::default(),
             awaited: Mutex::default(),
             arrivals: watch::Sender::default(),
             runs: AtomicBool::default(),

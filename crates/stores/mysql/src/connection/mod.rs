@@ -8,10 +8,11 @@ mod response;
 mod session;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use clinch_core::store::Operations;
 use clinch_core::{Clock, Error, ErrorKind, Result};
 use clinch_kit::lock;
 use mysql_async::{Conn, Opts};
@@ -50,7 +51,7 @@ pub(crate) struct Pool {
     closed: AtomicBool,
     /// A reply has not come in time, and none on any connection since.
     silent: AtomicBool,
-    requests: AtomicU64,
+    operations: Operations,
 }
 
 impl std::fmt::Debug for Pool {
@@ -62,7 +63,7 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(config: &Config) -> Result<Arc<Self>> {
+    pub(crate) fn new(config: &Config, operations: Operations) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
             opts: options::options(config)?,
             address: config.address(),
@@ -71,7 +72,7 @@ impl Pool {
             idle: Mutex::default(),
             closed: false.into(),
             silent: false.into(),
-            requests: AtomicU64::default(),
+            operations,
         }))
     }
 
@@ -85,14 +86,9 @@ impl Pool {
         self.timeout
     }
 
-    /// Requests sent so far.
-    pub(crate) fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
-    }
-
     /// Counts a request.
     pub(crate) fn count(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.operations.add(1);
     }
 
     /// For a caller.

@@ -36,8 +36,11 @@ async fn until_known(server: &MariaDb, client: &Client, name: &str) -> Grant {
         let before = server.status("Com_insert").unwrap();
         let grant = pair(client, name).await;
         assert!(grant.seq > last.seq);
-        let before = grant.predecessor.as_ref().unwrap();
-        assert_eq!((before.seq, before.ending), (last.seq, Ending::Released));
+        let last_hold = grant.predecessor.as_ref().unwrap();
+        assert_eq!(
+            (last_hold.seq, last_hold.ending),
+            (last.seq, Ending::Released)
+        );
         last = grant;
         server.status("Com_insert").unwrap() == before
     })

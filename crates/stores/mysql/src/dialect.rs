@@ -1,4 +1,4 @@
-//! MySQL and MariaDB as a dialect of the table. Each method is one file away.
+//! MySQL and MariaDB as a dialect of the table. Each statement is in the file of its role.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clinch_core::store::{Finding, Hold};
 use clinch_core::{ClientId, Name, RequestId, Result};
-use clinch_table::{
-    Dialect, Failure, Logged, Release, Reply, Retake, Row, Rows, Scanned, Sent, Take, Waiters,
-};
+use clinch_table::{Dialect, Failure, Release, Reply, Retake, Row, Rows, Sent, Take, Waiters};
 
 use crate::config::Config;
 use crate::connection::{Mode, Pool, Response, Route};
@@ -17,7 +15,7 @@ use crate::priority::{self, Stuck};
 use crate::rows::MySqlRows;
 use crate::sql::Sql;
 use crate::wakes::{self, waker};
-use crate::{claim, cleanup, doctor, events, inspect, release, renew};
+use crate::{claim, doctor, inspect, release, renew};
 
 /// The tables of one namespace.
 #[derive(Debug)]
@@ -125,26 +123,6 @@ impl Dialect for MySql {
         waker::notify(self, clients);
     }
 
-    async fn is_watched(&self) -> Sent<(bool, u64)> {
-        events::is_watched(self).await
-    }
-
-    async fn watch(&self, span: u64) -> Sent<u64> {
-        events::watch(self, span).await
-    }
-
-    async fn events(&self, id: u64, settle: u64, limit: u64) -> Sent<Vec<Logged>> {
-        events::events(self, id, settle, limit).await
-    }
-
-    async fn trim_events(&self, id: u64, age: u64) -> Sent<()> {
-        events::trim(self, id, age).await
-    }
-
-    async fn expired(&self, limit: u64) -> Sent<Vec<Vec<u8>>> {
-        events::expired(self, limit).await
-    }
-
     async fn in_use(
         &self,
         from: &[u8],
@@ -152,22 +130,6 @@ impl Dialect for MySql {
         limit: u64,
     ) -> Sent<Vec<(Vec<u8>, Option<Row>)>> {
         inspect::in_use(self, from, past, limit).await
-    }
-
-    async fn begin_cleanup(&self, interval: u64) -> Sent<Option<u64>> {
-        cleanup::begin(self, interval).await
-    }
-
-    async fn scan(&self, from: &[u8], age: u64, watermark: u64, limit: u64) -> Sent<Vec<Scanned>> {
-        cleanup::scan(self, from, age, watermark, limit).await
-    }
-
-    async fn delete(&self, rows: &[Scanned]) -> Sent<()> {
-        cleanup::delete(self, rows).await
-    }
-
-    async fn raise_watermark(&self, age: u64) -> Sent<()> {
-        cleanup::raise_watermark(self, age).await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

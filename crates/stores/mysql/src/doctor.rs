@@ -1,20 +1,14 @@
 //! Settings of the server that would break a guarantee.
 
-use std::time::Duration;
-
 use clinch_core::store::{Finding, Severity};
-use clinch_core::{Clock, ErrorKind, Result, sequence_micros};
+use clinch_core::{ErrorKind, Result};
 
 use crate::columns;
 use crate::config::Config;
 use crate::connection::Pool;
 use crate::server::Server;
-use crate::sql::{NOW, Sql};
+use crate::sql::Sql;
 
-/// A longer round trip makes every lock slow.
-const SLOW: Duration = Duration::from_millis(100);
-/// A greater difference of clocks is reported, in microseconds.
-const APART: u64 = 1_000_000;
 /// If idle sessions end sooner, every lock after a pause is slow.
 const SHORT_WAIT: u64 = 60;
 /// A transaction that is open for longer blocks others from its rows, in seconds.
@@ -23,10 +17,11 @@ const OLD_TRANSACTION: u64 = 5;
 /// Examines the server.
 pub(crate) async fn examine(pool: &Pool, config: &Config) -> Result<Vec<Finding>> {
     let server = Server::read(pool).await?;
-    let mut findings = vec![identity(&server, pool), latency(pool).await?];
-    findings.push(clock(pool).await?);
-    findings.push(durability(&server));
-    findings.push(tables(pool).await?);
+    let mut findings = vec![
+        identity(&server, pool),
+        durability(&server),
+        tables(pool).await?,
+    ];
     findings.push(connections(&server, pool, config).await?);
     findings.extend(sessions(&server));
     findings.push(transactions(pool).await);
@@ -51,49 +46,6 @@ fn identity(server: &Server, pool: &Pool) -> Finding {
         ),
         Ok(()) => finding(Severity::Ok, "server", message, ""),
     }
-}
-
-async fn latency(pool: &Pool) -> Result<Finding> {
-    let clock = Clock::boot();
-    let mut best = Duration::MAX;
-    for _ in 0..3 {
-        let sent = clock.now();
-        number(pool, "SELECT 1").await?;
-        best = best.min(clock.now().since(sent));
-    }
-    let message = format!("the server answers in {best:?}");
-    Ok(match best > SLOW {
-        true => finding(
-            Severity::Warning,
-            "latency",
-            message,
-            "choose leases of many times that, or a nearer server",
-        ),
-        false => finding(Severity::Ok, "latency", message, ""),
-    })
-}
-
-async fn clock(pool: &Pool) -> Result<Finding> {
-    let before = sequence_micros();
-    let theirs = number(pool, &format!("SELECT {NOW}")).await?.unwrap_or(0);
-    let after = sequence_micros();
-    let apart = before
-        .saturating_sub(theirs)
-        .max(theirs.saturating_sub(after));
-    let message = format!(
-        "the server's clock and this machine's are {:?} apart",
-        Duration::from_micros(apart)
-    );
-    Ok(match apart > APART {
-        true => finding(
-            Severity::Warning,
-            "clock",
-            message,
-            "leases are counted by the server's clock alone; if that one is wrong, let it be set \
-             slowly: a step forward ends leases early",
-        ),
-        false => finding(Severity::Ok, "clock", message, ""),
-    })
 }
 
 fn durability(server: &Server) -> Finding {

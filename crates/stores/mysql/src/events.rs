@@ -1,6 +1,7 @@
 //! The statements of watchers and of the event log.
 
-use clinch_table::{Logged, Sent, Watch};
+use async_trait::async_trait;
+use clinch_table::{EventTable, Logged, Sent, Watch};
 use mysql_async::Value;
 
 use crate::columns::{bytes, next_number};
@@ -28,63 +29,66 @@ pub(crate) fn append(sql: Sql, ns: &[u8], events: &[u8]) -> Sql {
     .bytes(events)
 }
 
-pub(crate) async fn is_watched(mysql: &MySql) -> Sent<(bool, u64)> {
-    let sql = Sql::new(format!("SELECT {WATCHED},{NOW}")).bytes(&mysql.ns);
-    let row = mysql.query(&sql).await?.into_first_row();
-    let mut values = row.unwrap_or_default().into_iter();
-    match (next_number(&mut values), next_number(&mut values)) {
-        (Some(watched), Some(now)) => Ok((watched > 0, now)),
-        _ => Ok((true, 0)),
+#[async_trait]
+impl EventTable for MySql {
+    async fn is_watched(&self) -> Sent<(bool, u64)> {
+        let sql = Sql::new(format!("SELECT {WATCHED},{NOW}")).bytes(&self.ns);
+        let row = self.query(&sql).await?.into_first_row();
+        let mut values = row.unwrap_or_default().into_iter();
+        match (next_number(&mut values), next_number(&mut values)) {
+            (Some(watched), Some(now)) => Ok((watched > 0, now)),
+            _ => Ok((true, 0)),
+        }
     }
-}
 
-pub(crate) async fn watch(mysql: &MySql, span: u64) -> Sent<u64> {
-    let sql = Sql::new(format!(
-        "INSERT INTO clinch_meta (ns,watched_until) VALUES (?,{NOW}+?) ON DUPLICATE KEY UPDATE \
-         watched_until=GREATEST(watched_until,VALUES(watched_until));\
-         SELECT COALESCE(MAX(id),0) FROM clinch_events"
-    ))
-    .bytes(&mysql.ns)
-    .with(span);
-    let last = mysql.query(&sql).await?.into_first_row();
-    let mut values = last.unwrap_or_default().into_iter();
-    Ok(next_number(&mut values).unwrap_or(0))
-}
+    async fn watch(&self, span: u64) -> Sent<u64> {
+        let sql = Sql::new(format!(
+            "INSERT INTO clinch_meta (ns,watched_until) VALUES (?,{NOW}+?) ON DUPLICATE KEY UPDATE \
+             watched_until=GREATEST(watched_until,VALUES(watched_until));\
+             SELECT COALESCE(MAX(id),0) FROM clinch_events"
+        ))
+        .bytes(&self.ns)
+        .with(span);
+        let last = self.query(&sql).await?.into_first_row();
+        let mut values = last.unwrap_or_default().into_iter();
+        Ok(next_number(&mut values).unwrap_or(0))
+    }
 
-pub(crate) async fn events(mysql: &MySql, id: u64, settle: u64, limit: u64) -> Sent<Vec<Logged>> {
-    let sql = Sql::new(format!(
-        "SELECT id,at<{NOW}-?,IF(ns=?,told,'') FROM clinch_events WHERE id>? ORDER BY id LIMIT ?"
-    ))
-    .with(settle)
-    .bytes(&mysql.ns)
-    .with(id)
-    .with(limit);
-    let rows = mysql.query(&sql).await?.into_rows();
-    let logged = |row: Vec<Value>| {
-        let mut values = row.into_iter();
-        Some(Logged {
-            id: next_number(&mut values)?,
-            settled: next_number(&mut values)? > 0,
-            events: bytes(values.next()?)?,
-        })
-    };
-    Ok(rows.into_iter().filter_map(logged).collect())
-}
+    async fn events(&self, id: u64, settle: u64, limit: u64) -> Sent<Vec<Logged>> {
+        let sql = Sql::new(format!(
+            "SELECT id,at<{NOW}-?,IF(ns=?,told,'') FROM clinch_events WHERE id>? ORDER BY id LIMIT ?"
+        ))
+        .with(settle)
+        .bytes(&self.ns)
+        .with(id)
+        .with(limit);
+        let rows = self.query(&sql).await?.into_rows();
+        let logged = |row: Vec<Value>| {
+            let mut values = row.into_iter();
+            Some(Logged {
+                id: next_number(&mut values)?,
+                settled: next_number(&mut values)? > 0,
+                events: bytes(values.next()?)?,
+            })
+        };
+        Ok(rows.into_iter().filter_map(logged).collect())
+    }
 
-pub(crate) async fn trim(mysql: &MySql, id: u64, age: u64) -> Sent<()> {
-    let sql = format!("DELETE FROM clinch_events WHERE id<? AND at<{NOW}-? LIMIT 1000");
-    let sql = Sql::new(sql).with(id).with(age);
-    mysql.query(&sql).await.map(drop)
-}
+    async fn trim_events(&self, id: u64, age: u64) -> Sent<()> {
+        let sql = format!("DELETE FROM clinch_events WHERE id<? AND at<{NOW}-? LIMIT 1000");
+        let sql = Sql::new(sql).with(id).with(age);
+        self.query(&sql).await.map(drop)
+    }
 
-pub(crate) async fn expired(mysql: &MySql, limit: u64) -> Sent<Vec<Vec<u8>>> {
-    let sql = Sql::new(format!(
-        "SELECT name FROM clinch_names WHERE ns=? AND until BETWEEN 1 AND {NOW} \
-         AND (request<>'' OR state IS NOT NULL) LIMIT ?"
-    ))
-    .bytes(&mysql.ns)
-    .with(limit);
-    let rows = mysql.query(&sql).await?.into_rows();
-    let name = |row: Vec<Value>| row.into_iter().next().and_then(bytes);
-    Ok(rows.into_iter().filter_map(name).collect())
+    async fn expired(&self, limit: u64) -> Sent<Vec<Vec<u8>>> {
+        let sql = Sql::new(format!(
+            "SELECT name FROM clinch_names WHERE ns=? AND until BETWEEN 1 AND {NOW} \
+             AND (request<>'' OR state IS NOT NULL) LIMIT ?"
+        ))
+        .bytes(&self.ns)
+        .with(limit);
+        let rows = self.query(&sql).await?.into_rows();
+        let name = |row: Vec<Value>| row.into_iter().next().and_then(bytes);
+        Ok(rows.into_iter().filter_map(name).collect())
+    }
 }

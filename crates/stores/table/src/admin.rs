@@ -1,12 +1,12 @@
 //! What operators need: list, inspect, events, evict, doctor.
 
 use async_trait::async_trait;
-use clinch_core::store::{Admin, Events, Evicted, Finding, LockView, Severity};
+use clinch_core::store::{Admin, Events, Evicted, Finding, LockView};
 use clinch_core::{Name, Result, keeper};
 
 use crate::steps::{Answer, Step};
 use crate::store::unexpected;
-use crate::{TableStore, inspect};
+use crate::{TableStore, doctor, inspect};
 
 #[async_trait]
 impl Admin for TableStore {
@@ -39,14 +39,7 @@ impl Admin for TableStore {
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
-        let dialect = self.client.dialect.clone();
-        let mut findings = keeper::run(async move { dialect.doctor().await }).await?;
-        let (deadlocks, others) = self.client.conflicts.get();
-        let repeats = format!(
-            "this client has repeated {deadlocks} statements after deadlocks, {others} after other \
-             conflicts"
-        );
-        findings.push(Finding::new(Severity::Ok, "repeats", repeats));
-        Ok(findings)
+        let client = self.client.clone();
+        keeper::run(async move { doctor::examine(&client).await }).await
     }
 }

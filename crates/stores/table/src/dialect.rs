@@ -1,8 +1,8 @@
 //! What an SQL engine must provide.
 //!
-//! All times and spans are microseconds; times are by the *server's* clock, read once when a statement
-//! begins, from an epoch that the dialect chooses and never changes. A dialect serves one namespace.
-//! Column names are those of [`Content`]; `seq` may be called otherwise in the schema.
+//! All times and spans are microseconds. Times are by the *server's* clock, read once when a statement begins,
+//! since the beginning of 2020 in UTC. A dialect serves one namespace.
+//! Column names are those of [`Content`]; the schema may have others.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -152,9 +152,47 @@ pub trait Rows: Send {
     async fn finish(self: Box<Self>);
 }
 
+/// The statements of watchers and of the event log.
+#[async_trait]
+pub trait EventTable: Send + Sync {
+    /// Whether a client watches the namespace, and the server's clock.
+    async fn is_watched(&self) -> Sent<(bool, u64)>;
+
+    /// Extends `watched_until` of the namespace to at least `span` from now; returns the number of
+    /// the last event.
+    async fn watch(&self, span: u64) -> Sent<u64>;
+
+    /// Events after number `id`, in order of their numbers. They are settled after `settle`.
+    async fn events(&self, id: u64, settle: u64, limit: u64) -> Sent<Vec<Logged>>;
+
+    /// Deletes some events below number `id` that are older than `age`.
+    async fn trim_events(&self, id: u64, age: u64) -> Sent<()>;
+
+    /// Some names in use whose `until` is past and not 0.
+    async fn expired(&self, limit: u64) -> Sent<Vec<Vec<u8>>>;
+}
+
+/// The statements that delete idle rows.
+#[async_trait]
+pub trait IdleRows: Send + Sync {
+    /// The namespace's watermark, if no client has begun a cleanup within `interval`; this client
+    /// then begins one.
+    async fn begin_cleanup(&self, interval: u64) -> Sent<Option<u64>>;
+
+    /// Rows after name `from`, in byte order; idle are versions older than `age` and not above
+    /// `watermark`.
+    async fn scan(&self, from: &[u8], age: u64, watermark: u64, limit: u64) -> Sent<Vec<Scanned>>;
+
+    /// Deletes rows that still have their versions. Each deletion commits by itself.
+    async fn delete(&self, rows: &[Scanned]) -> Sent<()>;
+
+    /// Raises the watermark to at least `age` before now.
+    async fn raise_watermark(&self, age: u64) -> Sent<()>;
+}
+
 /// An SQL engine, as the table needs it. See the [crate](crate) for the schema.
 #[async_trait]
-pub trait Dialect: Debug + Send + Sync + 'static {
+pub trait Dialect: EventTable + IdleRows + Debug + Send + Sync + 'static {
     /// The server, for messages.
     fn address(&self) -> &str;
 
@@ -209,22 +247,6 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// Wakes clients, in the background.
     fn notify(&self, clients: &[ClientId]);
 
-    /// Whether a client watches the namespace, and the server's clock.
-    async fn is_watched(&self) -> Sent<(bool, u64)>;
-
-    /// Extends `watched_until` of the namespace to at least `span` from now; returns the number of
-    /// the last event.
-    async fn watch(&self, span: u64) -> Sent<u64>;
-
-    /// Events after number `id`, in order of their numbers. They are settled after `settle`.
-    async fn events(&self, id: u64, settle: u64, limit: u64) -> Sent<Vec<Logged>>;
-
-    /// Deletes some events below number `id` that are older than `age`.
-    async fn trim_events(&self, id: u64, age: u64) -> Sent<()>;
-
-    /// Some names in use whose `until` is past and not 0.
-    async fn expired(&self, limit: u64) -> Sent<Vec<Vec<u8>>>;
-
     /// Rows of names in use, in byte order from `from` on, or from the name after it if `past`.
     async fn in_use(
         &self,
@@ -233,21 +255,8 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         limit: u64,
     ) -> Sent<Vec<(Vec<u8>, Option<Row>)>>;
 
-    /// The namespace's watermark, if no client has begun a cleanup within `interval`; this client
-    /// then begins one.
-    async fn begin_cleanup(&self, interval: u64) -> Sent<Option<u64>>;
-
-    /// Rows after name `from`, in byte order; idle are versions older than `age` and not above
-    /// `watermark`.
-    async fn scan(&self, from: &[u8], age: u64, watermark: u64, limit: u64) -> Sent<Vec<Scanned>>;
-
-    /// Deletes rows that still have their versions. Each deletion commits by itself.
-    async fn delete(&self, rows: &[Scanned]) -> Sent<()>;
-
-    /// Raises the watermark to at least `age` before now.
-    async fn raise_watermark(&self, age: u64) -> Sent<()>;
-
-    /// Looks for settings of the server that break a guarantee.
+    /// Looks for settings of the server that break a guarantee. The first finding says what the server is.
+    /// The table adds latency and clock.
     async fn doctor(&self) -> Result<Vec<Finding>>;
 
     /// Closes idle connections, and others when they become idle.

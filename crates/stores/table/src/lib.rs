@@ -16,7 +16,7 @@
 //!
 //! Names are bytes: case and trailing blanks count.
 //!
-//! **Statements** are the methods of [`Dialect`] and [`Rows`]. The guarantees on which the table relies:
+//! **Statements** are the methods of [`Dialect`], [`Rows`], [`EventTable`] and [`IdleRows`]. The guarantees on which the table relies:
 //!
 //! - each request is one transaction. After it, no lock is held: a client that stops between two requests
 //!   blocks no other;
@@ -50,6 +50,7 @@ mod batch;
 mod cleanup;
 mod client;
 mod dialect;
+mod doctor;
 mod events;
 mod failure;
 mod fast_path;
@@ -66,7 +67,8 @@ mod store;
 mod wakes;
 
 pub use dialect::{
-    Dialect, Logged, Release, Reply, Retake, Rows, Scanned, Sent, Take, Watch, Write,
+    Dialect, EventTable, IdleRows, Logged, Release, Reply, Retake, Rows, Scanned, Sent, Take,
+    Watch, Write,
 };
 pub use failure::Failure;
 pub use record::{ENDED_BYTES, id};

@@ -54,7 +54,7 @@ impl Stuck {
     }
 }
 
-/// The user-level lock of a row.
+/// The user-level lock of a row. Its name must be the same in all versions of clinch.
 fn lock_of(mysql: &MySql, name: &Name) -> String {
     let name = name.as_str().as_bytes();
     user_lock("turn", [mysql.ns.as_slice(), b"/", name])

@@ -16,10 +16,11 @@
 //!
 //! Names are bytes: case and trailing blanks count.
 //!
-//! **Statements** are the methods of [`Dialect`], [`Rows`], [`EventTable`] and [`IdleRows`]. The guarantees on which the table relies:
+//! **Statements** are the methods of [`Dialect`], [`Rows`], [`EventTable`] and [`IdleRows`]. The table relies
+//! on these guarantees:
 //!
-//! - each request is one transaction. After it, no lock is held: a client that stops between two requests
-//!   blocks no other;
+//! - each statement commits by itself; a write and its events are one transaction. After a request no lock is
+//!   held: a client that stops between two requests blocks no other;
 //! - writes find a row by its primary key and lock nothing else. Only [`Dialect::renew`] locks several
 //!   rows, in the order of their names. So there is no deadlock among clients of the table;
 //! - a statement reads the latest committed row (READ COMMITTED), and its conditions are evaluated after
@@ -34,11 +35,10 @@
 //! - futures run on the keeper and to their end: a dialect needs no cancel safety, but for
 //!   [`Dialect::listen`], which is dropped when the store is closed.
 //!
-//! **Waking** is a hint ([`Dialect::listen`], [`Dialect::notify`]); a dialect without it may wait for
-//! ever in `listen`, and waiters poll.
+//! **Waking** is a hint ([`Dialect::listen`], [`Dialect::notify`]). If `listen` fails, waiters poll.
 //!
-//! A store then consists of `open` (connect, make the tables, [`TableStore::start`]), the URL, the errors of
-//! the driver and `doctor`.
+//! A store adds `open` (connect, create the tables, [`TableStore::start`]), the URL, the driver's errors and
+//! `doctor`. `clinch-mysql` is an example.
 //!
 //! # Reading order
 //!

@@ -1,5 +1,5 @@
 //! Batching: steps of this process on one name gather while others of it are under way, and share one read
-//! and one write, so that only processes race each other. Steps stay in order: a withdrawal never overtakes
+//! and one write, so that only processes race each other. StepBatcher stay in order: a withdrawal never overtakes
 //! its own claim.
 
 use clinch_core::Name;
@@ -9,14 +9,14 @@ use crate::paths::Paths;
 use crate::steps::{Answer, Step};
 
 /// The steps of each name.
-pub(crate) type Steps = Batcher<Paths>;
+pub(crate) type StepBatcher = Batcher<Paths>;
 
 impl Runner for Paths {
     type Key = Name;
     type Step = Step;
     type Answer = Answer;
 
-    async fn run(&self, _: &Steps, name: &Name, jobs: Vec<Job<Self>>) {
+    async fn run(&self, _: &StepBatcher, name: &Name, jobs: Vec<Job<Self>>) {
         let jobs = jobs.into_iter().map(|job| (job.step, job.reply));
         let (steps, replies): (Vec<_>, Vec<_>) = jobs.unzip();
         let answers = self.perform(name, &steps).await;

@@ -12,7 +12,7 @@ use clinch_kit::backoff::between;
 use clinch_kit::closed::Closing;
 
 use crate::Dialect;
-use crate::batch::Steps;
+use crate::batch::StepBatcher;
 use crate::dialect::Sent;
 use crate::record::span;
 use crate::steps::Step;
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Cleans up one namespace until the store is closed.
 pub(crate) struct Cleanup {
     pub(crate) dialect: Arc<dyn Dialect>,
-    pub(crate) steps: Steps,
+    pub(crate) steps: StepBatcher,
     /// For how long an idle name keeps its row.
     pub(crate) remember: Duration,
 }

@@ -16,7 +16,7 @@ use clinch_kit::backoff::jitter;
 use clinch_kit::watchers::Watchers;
 
 use crate::Dialect;
-use crate::batch::Steps;
+use crate::batch::StepBatcher;
 use crate::dialect::Sent;
 use crate::row_cache::UNWATCHED_WINDOW;
 use crate::steps::Step;
@@ -41,14 +41,14 @@ const NAMES: u64 = 100;
 #[derive(Debug)]
 pub(crate) struct EventLog {
     dialect: Arc<dyn Dialect>,
-    steps: Steps,
+    steps: StepBatcher,
     watchers: Watchers,
     /// Whether the task that polls runs.
     runs: AtomicBool,
 }
 
 impl EventLog {
-    pub(crate) fn new(dialect: Arc<dyn Dialect>, steps: Steps) -> Arc<Self> {
+    pub(crate) fn new(dialect: Arc<dyn Dialect>, steps: StepBatcher) -> Arc<Self> {
         Arc::new(Self {
             dialect,
             steps,

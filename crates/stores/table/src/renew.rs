@@ -9,7 +9,7 @@ use clinch_core::{BootTime, Clock, Error, ErrorKind, LostReason, Result, keeper}
 use tokio::time::timeout;
 
 use crate::Failure;
-use crate::batch::Steps;
+use crate::batch::StepBatcher;
 use crate::client::Client;
 use crate::record::span;
 use crate::steps::{Answer, Step};
@@ -35,7 +35,7 @@ impl Replies {
 /// the others must arrive before their own leases end.
 pub(crate) async fn renew(
     client: &Arc<Client>,
-    steps: &Steps,
+    steps: &StepBatcher,
     renewals: &[Renewal],
 ) -> Result<Vec<RenewReply>> {
     let mut replies = Replies {
@@ -106,7 +106,7 @@ async fn together(
 /// Renews holds without a reply so far: contended names, and holds that have ended.
 async fn one_by_one(
     client: &Client,
-    steps: &Steps,
+    steps: &StepBatcher,
     renewals: &[Renewal],
     until: BootTime,
     replies: &mut Replies,

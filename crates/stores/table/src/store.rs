@@ -11,7 +11,7 @@ use clinch_core::store::{
 use clinch_core::{ClientId, Effect, Error, ErrorKind, Name, Result, keeper};
 use clinch_kit::closed::Closed;
 
-use crate::batch::Steps;
+use crate::batch::StepBatcher;
 use crate::cleanup::Cleanup;
 use crate::client::Client;
 use crate::events::EventLog;
@@ -25,7 +25,7 @@ pub struct TableStore {
     info: StoreInfo,
     pub(crate) client: Arc<Client>,
     waiters: Arc<Waiters>,
-    pub(crate) steps: Steps,
+    pub(crate) steps: StepBatcher,
     pub(crate) log: Arc<EventLog>,
     closed: Arc<Closed>,
 }
@@ -52,7 +52,7 @@ impl TableStore {
         }
         let closed = Arc::new(Closed::default());
         let waiters = Waiters::new(client.clone(), closed.clone());
-        let steps = Steps::new(Paths::new(client.clone(), waiters.clone()));
+        let steps = StepBatcher::new(Paths::new(client.clone(), waiters.clone()));
         let cleanup = Cleanup {
             dialect: dialect.clone(),
             steps: steps.clone(),

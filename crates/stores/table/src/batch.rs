@@ -1,5 +1,5 @@
 //! Batching: steps of this process on one name gather while others of it are under way, and share one read
-//! and one write, so that only processes race each other. StepBatcher stay in order: a withdrawal never overtakes
+//! and one write, so that only processes race each other. Steps stay in order: a withdrawal never overtakes
 //! its own claim.
 
 use clinch_core::Name;

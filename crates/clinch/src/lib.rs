@@ -122,7 +122,7 @@ pub mod sqlite {
 /// ```
 #[cfg(feature = "mysql")]
 pub mod mysql {
-    pub use clinch_mysql::{forms, schema};
+    pub use clinch_mysql::{patterns, schema};
 }
 
 /// Redis: the check of tokens for data that live there.

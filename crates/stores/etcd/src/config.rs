@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use clinch_core::{Error, Result, StoreUrl, TlsFiles, percent_decode};
 
-/// How long one request may take.
+/// Timeout of one request.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long endings and withdrawn claims are remembered at least.
+/// How long end records and tombstones are kept at least.
 const DEFAULT_REMEMBER: Duration = Duration::from_secs(600);
-const LONGEST_REMEMBER: Duration = Duration::from_secs(30 * 86_400);
+const MAX_REMEMBER: Duration = Duration::from_secs(30 * 86_400);
 const PORT: u16 = 2379;
 const KNOWN: [&str; 6] = ["ca", "cert", "key", "remember", "timeout", "tls"];
 
-/// Where etcd is and how to talk to it.
+/// Where etcd is and how to connect to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// Members, as `host:port`; each is tried in turn.
@@ -34,9 +34,9 @@ pub(crate) struct Login {
 /// The files of an encrypted connection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Tls {
-    /// Who signs the servers' certificates; the system's own list if none is given.
+    /// The authority that signs the servers' certificates; by default the system's list.
     pub(crate) ca: Option<PathBuf>,
-    /// Our own certificate and its key.
+    /// The client's certificate and its key.
     pub(crate) client: Option<(PathBuf, PathBuf)>,
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Login {
 }
 
 impl Config {
-    /// Reads the URL; a misspelt parameter is an error.
+    /// Reads the URL; an unknown parameter is an error.
     pub(crate) fn from_url(url: &StoreUrl) -> Result<Self> {
         let mut url = url.clone();
         if url.scheme() != "etcd" {
@@ -69,8 +69,8 @@ impl Config {
         };
         let (hosts, path) = hosts.split_once('/').unwrap_or((hosts, ""));
         if !path.is_empty() {
-            return Err(Error::invalid(format!("/{path} means nothing to etcd"))
-                .with_advice("locks are kept apart by their namespace"));
+            return Err(Error::invalid(format!("/{path} has no meaning for etcd"))
+                .with_advice("the namespace separates locks"));
         }
         let mut members: Vec<String> = Vec::new();
         for host in hosts.split(',') {
@@ -98,7 +98,7 @@ impl Config {
             remember: url.take_duration("remember")?.unwrap_or(DEFAULT_REMEMBER),
         };
         url.finish(&KNOWN)?;
-        let sensible = Duration::from_secs(5)..=LONGEST_REMEMBER;
+        let sensible = Duration::from_secs(5)..=MAX_REMEMBER;
         if config.timeout.is_zero() || !sensible.contains(&config.remember) {
             return Err(Error::invalid(
                 "timeout must be above 0, and remember from 5s to 30d",
@@ -110,8 +110,8 @@ impl Config {
     /// Whether all members are on this machine.
     pub(crate) fn is_local(&self) -> bool {
         let local = ["127.", "localhost:", "[::1]:"];
-        let here = |member: &String| local.iter().any(|start| member.starts_with(start));
-        self.members.iter().all(here)
+        let is_local = |member: &String| local.iter().any(|start| member.starts_with(start));
+        self.members.iter().all(is_local)
     }
 }
 
@@ -132,7 +132,7 @@ fn member(text: &str) -> Result<String> {
     let bad =
         || Error::invalid(format!("{text:?} is not a host")).with_advice("write host or host:port");
     let (host, number) = match text.strip_prefix('[') {
-        // An address of version 6.
+        // An IPv6 address.
         Some(rest) => {
             let (host, rest) = rest.split_once(']').ok_or_else(bad)?;
             (format!("[{host}]"), rest.strip_prefix(':'))
@@ -178,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
-        for (url, word) in [
+    fn errors_name_the_cause() {
+        for (url, cause) in [
             ("etcd:a", "//"),
             ("etcd://a,a", "twice"),
             ("etcd://a/db", "namespace"),
@@ -192,7 +192,7 @@ mod tests {
             ("etcd://a?timeout=0s", "above 0"),
         ] {
             let error = config(url).unwrap_err().to_string();
-            assert!(error.contains(word), "{url}: {error}");
+            assert!(error.contains(cause), "{url}: {error}");
         }
     }
 }

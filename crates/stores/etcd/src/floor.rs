@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use clinch_core::store::{Baton, Floor};
 use clinch_core::{Error, ErrorKind, Result};
 
+use crate::connection::Session;
 use crate::leases::Leases;
-use crate::session::Session;
 use crate::txn;
 use crate::wire::{
     DeleteRangeRequest, DeleteRangeResponse, LockRequest, LockResponse, TxnRequest, UnlockRequest,
@@ -23,7 +23,7 @@ pub(crate) struct PutFloor {
 
 impl PutFloor {
     pub(crate) async fn new(session: Arc<Session>, leases: &Leases, client: &str) -> Result<Self> {
-        let (lease, ..) = leases.grant(600).await?;
+        let lease = leases.grant(600).await?.id;
         Ok(Self {
             session,
             lease,
@@ -64,7 +64,7 @@ pub(crate) struct LockBaton {
 
 impl LockBaton {
     pub(crate) async fn new(session: Arc<Session>, leases: &Leases, name: &str) -> Result<Self> {
-        let (lease, ..) = leases.grant(600).await?;
+        let lease = leases.grant(600).await?.id;
         Ok(Self {
             session,
             lease,

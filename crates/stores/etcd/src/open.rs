@@ -1,4 +1,4 @@
-//! From a URL to a store.
+//! Opens the store from a URL.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>
     Ok(Arc::new(store.map_err(|error| error.or_store("etcd"))?))
 }
 
-/// What this crate offers.
+/// The stores of this crate.
 ///
 /// ```
 /// assert_eq!(clinch_etcd::stores()[0].scheme, "etcd");

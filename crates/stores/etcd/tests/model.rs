@@ -1,6 +1,6 @@
-//! Random steps give the same answers on etcd as on the reference store.
+//! Random sequences of operations give the same replies on etcd as on the reference store.
 //!
-//! Time does not pass in it. What ends by itself is in the conformance suite.
+//! Time does not pass in this test; the conformance suite covers expiry.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The files of an encrypted connection.
+//! TLS from the files that the URL names.
 
 use clinch_core::{Error, Result};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};

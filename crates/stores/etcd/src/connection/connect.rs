@@ -1,4 +1,4 @@
-//! Making a connection: to the first member that answers.
+//! Connects to the first member that answers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -6,34 +6,34 @@ use std::time::Duration;
 use clinch_core::{Error, ErrorKind, Result};
 use tonic::transport::Endpoint;
 
-use crate::error::Trouble;
-use crate::session::{Live, Session};
+use super::{Connection, Session};
+use crate::error::CallError;
 use crate::wire::{AuthenticateRequest, AuthenticateResponse};
 
-/// An idle connection is asked for a sign of life after this time: a member that stands still would
-/// not be noticed by a watch otherwise.
-const QUIET: Duration = Duration::from_secs(2);
+/// Interval of HTTP/2 keep-alives on an idle connection. Without them, a watch would not notice that its
+/// member has stalled.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 impl Session {
-    /// Connects to the first member that answers.
-    pub(crate) async fn connect(&self) -> Result<Live> {
+    /// Connects to the first member that answers, beginning with the next one in turn.
+    pub(super) async fn connect(&self) -> Result<Connection> {
         let mut last = None;
         for _ in 0..self.config.members.len() {
             let members = &self.config.members;
-            let at = self.first.load(Ordering::Relaxed) % members.len().max(1);
+            let at = self.next_member.load(Ordering::Relaxed) % members.len().max(1);
             let Some(member) = members.get(at) else { break };
             match self.connect_to(member).await {
-                Ok(live) => return Ok(live),
+                Ok(connection) => return Ok(connection),
                 Err(error) if error.kind() != ErrorKind::Unreachable => return Err(error),
                 Err(error) => last = Some(error),
             }
-            self.first.fetch_add(1, Ordering::Relaxed);
+            self.next_member.fetch_add(1, Ordering::Relaxed);
         }
         Err(last.unwrap_or_else(|| Error::invalid("no member is given")))
     }
 
-    async fn connect_to(&self, member: &str) -> Result<Live> {
-        let limit = self.config.timeout;
+    async fn connect_to(&self, member: &str) -> Result<Connection> {
+        let timeout = self.config.timeout;
         let unreachable = |text: String| {
             Error::new(ErrorKind::Unreachable, text).with_advice("is it etcd, and does it run?")
         };
@@ -41,16 +41,16 @@ impl Session {
         let channel = tokio::select! {
             biased;
             channel = endpoint.connect() => channel.map_err(|error| {
-                unreachable(format!("cannot connect to {member}: {}", chain(&error)))
+                unreachable(format!("cannot connect to {member}: {}", with_causes(&error)))
             })?,
-            () = self.clock.sleep(limit) => {
-                return Err(unreachable(format!("{member} does not answer within {limit:?}")));
+            () = self.clock.sleep(timeout) => {
+                return Err(unreachable(format!("{member} does not answer within {timeout:?}")));
             }
         };
-        let mut live = Live {
+        let mut connection = Connection {
             channel,
-            number: self.made.fetch_add(1, Ordering::Relaxed),
-            to: member.into(),
+            number: self.connections.fetch_add(1, Ordering::Relaxed),
+            member: member.into(),
             token: None,
         };
         if let Some(login) = &self.config.login {
@@ -59,11 +59,12 @@ impl Session {
                 password: login.password.clone(),
             };
             let path = "/etcdserverpb.Auth/Authenticate";
-            let reply: Result<AuthenticateResponse, _> = self.call_on(&live, path, request).await;
-            let token = reply.map_err(Trouble::of_a_read)?.token;
-            live.token = token.parse().ok();
+            let reply: Result<AuthenticateResponse, _> =
+                self.call_on(&connection, path, request).await;
+            let token = reply.map_err(CallError::without_effect)?.token;
+            connection.token = token.parse().ok();
         }
-        Ok(live)
+        Ok(connection)
     }
 
     fn endpoint(&self, member: &str) -> Result<Endpoint> {
@@ -72,12 +73,13 @@ impl Session {
         } else {
             "http"
         };
-        let bad =
-            |error: tonic::transport::Error| Error::invalid(format!("{member}: {}", chain(&error)));
+        let bad = |error: tonic::transport::Error| {
+            Error::invalid(format!("{member}: {}", with_causes(&error)))
+        };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{member}"))
             .map_err(bad)?
             .connect_timeout(self.config.timeout)
-            .http2_keep_alive_interval(QUIET)
+            .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(self.config.timeout)
             .keep_alive_while_idle(true)
             .tcp_nodelay(true);
@@ -89,8 +91,8 @@ impl Session {
     }
 }
 
-/// An error and what caused it: the cause is where tonic says what is wrong.
-fn chain(error: &dyn std::error::Error) -> String {
+/// The error and its causes in one line: tonic gives the reason only as a cause.
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::memory::MemoryStore;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_core::{Clinch, Clock, Error, HandOver, Result, StoreUrl};
 
 /// Connects to a store with everything at its default.
@@ -166,7 +166,7 @@ impl Connect {
     /// ```
     pub async fn open_with(
         self,
-        layer: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+        layer: impl FnOnce(Arc<dyn Admin>) -> Arc<dyn Admin>,
     ) -> Result<Clinch> {
         let url: StoreUrl = self.url.parse()?;
         let mut context = Clinch::context(&self.namespace)?;
@@ -215,7 +215,7 @@ fn feature_of(scheme: &str) -> Option<&'static str> {
     }
 }
 
-async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::open(url, context)?)),
         #[cfg(feature = "mysql")]

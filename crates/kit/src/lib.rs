@@ -22,7 +22,7 @@ pub mod reconnect;
 pub mod url;
 pub mod watchers;
 
-// `WakeRegistry` and `SuspicionRegistry` of `clinch_core::store` are re-exported here once core has them.
+pub use clinch_core::store::{SuspicionRegistry, WakeRegistry};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

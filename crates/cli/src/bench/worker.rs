@@ -95,7 +95,7 @@ async fn work(
     from: BootTime,
     until: BootTime,
 ) -> Result<Seen> {
-    let at_start = clinch.store().operations();
+    let at_start = clinch.operations();
     let mut seen = Seen::default();
     if args.tasks == 1 {
         seen.turns = turns(args, clinch, stop, from, until).await?;
@@ -113,7 +113,7 @@ async fn work(
         }
         runtime.shutdown_background();
     }
-    seen.operations = clinch.store().operations() - at_start;
+    seen.operations = clinch.operations() - at_start;
     Ok(seen)
 }
 

@@ -6,10 +6,8 @@ use std::time::Duration;
 use super::{Election, Lock, MultiLock, Owner, RwLock, Semaphore};
 use crate::engine::{Engine, HandOver, Settings};
 use crate::memory::MemoryStore;
-use crate::store::{
-    Capability, Events, Evicted, Finding, Freshness, LockView, OpenContext, Store, StoreInfo,
-};
-use crate::{ClientId, Clock, Identity, Name, Result, Sequencer, Token};
+use crate::store::{Admin, Events, Evicted, Finding, Freshness, LockView, OpenContext, StoreInfo};
+use crate::{ClientId, Clock, Name, Result, Sequencer, Token};
 
 /// A client of one store: where every lock begins. Cloning is cheap and shares the session.
 ///
@@ -40,7 +38,7 @@ pub struct Clinch {
 /// ```
 #[derive(Debug)]
 pub struct ClinchBuilder {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Admin>,
     context: OpenContext,
     settings: Settings,
     peers: Vec<StoreInfo>,
@@ -127,11 +125,7 @@ impl Clinch {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub fn memory() -> Self {
-        let context = OpenContext {
-            namespace: Arc::from("clinch"),
-            identity: Arc::new(Identity::new()),
-            clock: Clock::boot(),
-        };
+        let context = OpenContext::new("clinch");
         Self::builder(Arc::new(MemoryStore::new(context.clone())), context).build()
     }
 
@@ -144,11 +138,7 @@ impl Clinch {
     /// ```
     pub fn context(namespace: &str) -> Result<OpenContext> {
         crate::check_namespace(namespace)?;
-        Ok(OpenContext {
-            namespace: Arc::from(namespace),
-            identity: Arc::new(Identity::new()),
-            clock: Clock::boot(),
-        })
+        Ok(OpenContext::new(namespace))
     }
 
     /// A client of an opened store. `context` is the one that the store was opened with.
@@ -166,7 +156,7 @@ impl Clinch {
     /// # Ok(()) }
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
-    pub fn builder(store: Arc<dyn Store>, context: OpenContext) -> ClinchBuilder {
+    pub fn builder(store: Arc<dyn Admin>, context: OpenContext) -> ClinchBuilder {
         ClinchBuilder {
             store,
             context,
@@ -236,7 +226,6 @@ impl Clinch {
     /// ```
     pub async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         self.engine.check_open()?;
-        self.engine.require(Capability::List)?;
         self.engine.store.list(prefix).await
     }
 
@@ -274,7 +263,6 @@ impl Clinch {
     /// ```
     pub async fn events(&self, prefix: &str) -> Result<Events> {
         self.engine.check_open()?;
-        self.engine.require(Capability::Events)?;
         self.engine.store.events(prefix).await
     }
 
@@ -293,7 +281,6 @@ impl Clinch {
     /// ```
     pub async fn check(&self, sequencer: &Sequencer) -> Result<Freshness> {
         self.engine.check_open()?;
-        self.engine.require(Capability::Tokens)?;
         self.engine
             .store
             .check(sequencer.name(), sequencer.token().seq())
@@ -316,14 +303,13 @@ impl Clinch {
     /// ```
     pub async fn evict(&self, name: &str, token: Option<Token>) -> Result<Evicted> {
         self.engine.check_open()?;
-        self.engine.require(Capability::Evict)?;
         let name = Name::new(name)?;
         let evicted = self
             .engine
             .store
             .evict(&name, token.map(Token::seq))
             .await?;
-        self.engine.evicted(&name, &evicted.seqs);
+        self.engine.lose_evicted(&name, &evicted.seqs);
         Ok(evicted)
     }
 
@@ -353,19 +339,25 @@ impl Clinch {
         self.engine.store.info()
     }
 
-    /// The store itself, for tools.
+    /// The store itself, for tools: with the checks of core, and without the engine's queues, renewals
+    /// and retries.
+    pub fn store(&self) -> &Arc<dyn Admin> {
+        &self.engine.store
+    }
+
+    /// Requests (or transactions) that this client has sent to its store so far.
     ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {
     /// # let clinch = clinch_core::Clinch::memory();
-    /// let before = clinch.store().operations();
+    /// let before = clinch.operations();
     /// clinch.lock("a").acquire().await?.release().await?;
-    /// assert_eq!(clinch.store().operations() - before, 2); // a claim and a release
+    /// assert_eq!(clinch.operations() - before, 2); // a claim and a release
     /// # Ok(()) }
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.engine.store
+    pub fn operations(&self) -> u64 {
+        self.engine.operations.count()
     }
 
     #[cfg(test)]

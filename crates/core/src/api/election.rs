@@ -4,10 +4,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::options::{Options, check_value, option_setters};
+use super::options::{Options, option_setters};
 use super::{Guard, Lock, Observer};
 use crate::engine::Engine;
-use crate::store::{Capability, Events, PartyView, ReleaseReply};
+use crate::store::{Capability, Events, PartyView, ReleaseReply, check_value};
 use crate::{Name, OwnerId, Result, Token};
 
 /// An election: one leader at a time, with a value that it publishes, and observers.
@@ -127,10 +127,9 @@ impl Election {
     pub async fn leader(&self) -> Result<Option<LeaderView>> {
         let name = self.name.clone()?;
         self.engine.check_open()?;
-        self.engine.require(Capability::Values)?;
-        self.engine.require(Capability::Tokens)?;
-        let view = self.engine.store.inspect(&name).await;
-        let view = view.map_err(|error| self.engine.explain(error, &name))?;
+        self.engine.layer.require(Capability::Values)?;
+        self.engine.layer.require(Capability::Tokens)?;
+        let view = self.engine.store.inspect(&name).await?;
         Ok(view
             .and_then(|view| view.holders.into_iter().next())
             .and_then(LeaderView::of))
@@ -150,9 +149,9 @@ impl Election {
     pub async fn observe(&self) -> Result<Observer> {
         let name = self.name.clone()?;
         self.engine.check_open()?;
-        self.engine.require(Capability::Events)?;
-        self.engine.require(Capability::Values)?;
-        self.engine.require(Capability::Tokens)?;
+        self.engine.layer.require(Capability::Events)?;
+        self.engine.layer.require(Capability::Values)?;
+        self.engine.layer.require(Capability::Tokens)?;
         let events = self.events(&name).await?;
         Ok(Observer::new(self.clone(), name, events))
     }
@@ -218,8 +217,8 @@ impl Leader {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub async fn proclaim(&self, value: impl Into<Arc<str>>) -> Result<()> {
-        let (hold, value) = (self.0.tenure().hold(), value.into());
-        check_value(&value).map_err(|error| hold.engine.explain(error, &hold.spi.name))?;
+        let (hold, value) = (self.0.local_hold().hold(), value.into());
+        check_value(&value).map_err(|error| hold.engine.explain(error, &hold.store_hold.name))?;
         hold.engine.publish(hold, value).await
     }
 

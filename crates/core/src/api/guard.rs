@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::engine::{Status, Tenure};
+use crate::engine::{LocalHold, Status};
 use crate::store::{Predecessor, ReleaseReply};
 use crate::{LostReason, Mode, Name, OwnerId, Result, Sequencer, Token};
 
@@ -42,28 +42,28 @@ use crate::{LostReason, Mode, Name, OwnerId, Result, Sequencer, Token};
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct Guard {
-    tenure: Arc<Tenure>,
+    local_hold: Arc<LocalHold>,
     /// Whether this guard has left; only a drop follows then.
     left: AtomicBool,
 }
 
 impl Guard {
-    pub(super) fn new(tenure: Tenure) -> Self {
+    pub(super) fn new(local_hold: LocalHold) -> Self {
         Self {
-            tenure: Arc::new(tenure),
+            local_hold: Arc::new(local_hold),
             left: AtomicBool::new(false),
         }
     }
 
-    /// Another guard of the same tenure, if that is not over.
-    pub(super) fn again(tenure: Arc<Tenure>) -> Option<Self> {
+    /// Another guard of the same hold, unless that has ended.
+    pub(super) fn again(local_hold: Arc<LocalHold>) -> Option<Self> {
         let left = AtomicBool::new(false);
-        let entered = tenure.enter();
-        entered.then(|| Self { tenure, left })
+        let entered = local_hold.reenter();
+        entered.then(|| Self { local_hold, left })
     }
 
-    pub(crate) fn tenure(&self) -> &Arc<Tenure> {
-        &self.tenure
+    pub(crate) fn local_hold(&self) -> &Arc<LocalHold> {
+        &self.local_hold
     }
 
     /// The fencing token: hand it to the resource with every write.
@@ -82,22 +82,22 @@ impl Guard {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub fn token(&self) -> Token {
-        self.tenure.token()
+        self.local_hold.token()
     }
 
     /// The lock's name.
     pub fn name(&self) -> &Name {
-        &self.tenure.hold().spi.name
+        &self.local_hold.hold().store_hold.name
     }
 
     /// Who holds it.
     pub fn owner(&self) -> &OwnerId {
-        self.tenure.owner()
+        self.local_hold.owner()
     }
 
     /// How it is held.
     pub fn mode(&self) -> Mode {
-        self.tenure.mode()
+        self.local_hold.mode()
     }
 
     /// Whether it is held at this moment, by a look at the clock alone.
@@ -114,7 +114,7 @@ impl Guard {
     /// ```
     #[inline]
     pub fn is_valid(&self) -> bool {
-        self.tenure.is_valid()
+        self.local_hold.is_valid()
     }
 
     /// Held, held but not renewed lately, or lost.
@@ -131,7 +131,7 @@ impl Guard {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub fn status(&self) -> Status {
-        self.tenure.status()
+        self.local_hold.status()
     }
 
     /// How long it stays valid without another renewal; zero when it is lost.
@@ -148,7 +148,7 @@ impl Guard {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.tenure.remaining()
+        self.local_hold.remaining()
     }
 
     /// Completes when it has been lost, with the reason, no later than its deadline and with no
@@ -164,7 +164,7 @@ impl Guard {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub async fn lost(&self) -> LostReason {
-        self.tenure.lost().await
+        self.local_hold.lost().await
     }
 
     /// How the hold before this one ended, where the store still knows: an unclean end means that
@@ -182,7 +182,7 @@ impl Guard {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub fn predecessor(&self) -> Option<&Predecessor> {
-        self.tenure.predecessor()
+        self.local_hold.predecessor()
     }
 
     /// Name, mode and token in one printable string. A guard whose sequencer was taken out always
@@ -199,7 +199,7 @@ impl Guard {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub fn sequencer(&self) -> Sequencer {
-        self.tenure.sequencer()
+        self.local_hold.sequencer()
     }
 
     /// Gives it up and waits for the store's word: whether it was still held.
@@ -230,7 +230,7 @@ impl Guard {
     /// Leaves; nothing but a drop may follow.
     pub(super) async fn end(&self) -> Result<ReleaseReply> {
         match self.left.swap(true, Ordering::AcqRel) {
-            false => self.tenure.exit().await,
+            false => self.local_hold.release().await,
             true => Ok(ReleaseReply::WasLost(LostReason::Released)),
         }
     }
@@ -262,7 +262,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.left.swap(true, Ordering::AcqRel) {
-            self.tenure.exit_in_background();
+            self.local_hold.release_in_background();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::options::{Options, option_setters};
 use super::{Guard, Owner};
-use crate::engine::{Engine, How, Tenure};
+use crate::engine::{Engine, LocalHold, WaitPolicy};
 use crate::{BootTime, Name, OwnerId, Result};
 
 /// A way to claim a name: a mutex, one side of a read-write lock, or some permits of a semaphore.
@@ -110,7 +110,7 @@ impl Lock {
     pub async fn acquire(&self) -> Result<Guard> {
         loop {
             // `None` comes only from an owner's own claim that ended meanwhile: ask again.
-            if let Some(guard) = self.claim(How::Wait).await? {
+            if let Some(guard) = self.claim(WaitPolicy::Forever).await? {
                 return Ok(guard);
             }
         }
@@ -131,7 +131,7 @@ impl Lock {
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        self.claim(How::Try).await
+        self.claim(WaitPolicy::Try).await
     }
 
     /// Waits at most `span`; `Ok(None)` if it was not granted by then.
@@ -152,17 +152,17 @@ impl Lock {
     /// ```
     pub async fn acquire_within(&self, span: Duration) -> Result<Option<Guard>> {
         let deadline = self.engine.clock.now() + span;
-        self.claim(How::Until(deadline)).await
+        self.claim(WaitPolicy::Until(deadline)).await
     }
 
     pub(super) async fn claim_until(&self, deadline: Option<BootTime>) -> Result<Option<Guard>> {
         match deadline {
-            Some(deadline) => self.claim(How::Until(deadline)).await,
+            Some(deadline) => self.claim(WaitPolicy::Until(deadline)).await,
             None => self.acquire().await.map(Some),
         }
     }
 
-    async fn claim(&self, how: How) -> Result<Option<Guard>> {
+    async fn claim(&self, how: WaitPolicy) -> Result<Option<Guard>> {
         let name = self.name.clone()?;
         let owner = self.options.owner.clone().or_else(Owner::current);
         match owner {
@@ -180,8 +180,8 @@ impl Lock {
                 let ask = self
                     .options
                     .ask(&self.engine, &name, self.units, self.limit, id)?;
-                let tenure: Option<Tenure> = self.engine.acquire(&ask, how).await?;
-                Ok(tenure.map(Guard::new))
+                let local_hold: Option<LocalHold> = self.engine.acquire(&ask, how).await?;
+                Ok(local_hold.map(Guard::new))
             }
         }
     }

@@ -4,16 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Owner;
-use crate::engine::{Ask, Engine, LaneKey};
-use crate::store::Capability;
+use crate::engine::{ClaimRequest, ClaimSpec, Engine};
+use crate::store::Terms;
 use crate::{Error, Name, OwnerId, Result};
-
-/// The longest label in bytes.
-const MAX_LABEL: usize = 255;
-/// The longest published value in bytes.
-const MAX_VALUE: usize = 4096;
-/// The longest lock-delay: Chubby's and Consul's bound.
-const MAX_LOCK_DELAY: Duration = Duration::from_secs(60);
 
 /// How to claim.
 #[derive(Debug, Clone, Default)]
@@ -36,13 +29,25 @@ impl Options {
         units: u32,
         limit: u32,
         owner: OwnerId,
-    ) -> Result<Ask> {
-        self.check(engine, units, limit)
-            .map_err(|error| error.with_store(engine.scheme()).with_name(name.as_str()))?;
+    ) -> Result<ClaimRequest> {
         let lease = self.lease.unwrap_or(crate::engine::DEFAULT_LEASE);
+        engine.layer.check_terms(&Terms {
+            name,
+            units,
+            limit,
+            lease,
+            lock_delay: self.lock_delay,
+            label: self.label.as_deref(),
+            value: self.value.as_deref(),
+            fair: self.fair,
+        })?;
+        if self.max_hold.is_some_and(|span| span.is_zero()) {
+            let error = Error::invalid("a longest hold of zero leaves no time at all");
+            return Err(engine.explain(error, name));
+        }
         let step = engine.store.info().limits.lease_step;
-        Ok(Ask {
-            key: LaneKey {
+        Ok(ClaimRequest {
+            spec: ClaimSpec {
                 name: name.clone(),
                 units,
                 limit,
@@ -55,85 +60,6 @@ impl Options {
             owner,
             fair: self.fair,
         })
-    }
-
-    fn check(&self, engine: &Engine, units: u32, limit: u32) -> Result<()> {
-        let limits = engine.store.info().limits;
-        let text = crate::format_duration;
-        let lease = self.lease.unwrap_or(crate::engine::DEFAULT_LEASE);
-        if lease < limits.min_lease {
-            return Err(
-                Error::invalid(format!("a lease of {} is too short", text(lease))).with_advice(
-                    format!("the least on this store is {}", text(limits.min_lease)),
-                ),
-            );
-        }
-        if lease > limits.max_lease {
-            return Err(
-                Error::invalid(format!("a lease of {} is too long", text(lease))).with_advice(
-                    format!("the most on this store is {}", text(limits.max_lease)),
-                ),
-            );
-        }
-        if units == 0 {
-            return Err(
-                Error::invalid("zero permits were asked for").with_advice("ask for at least one")
-            );
-        }
-        if limit == 0 {
-            return Err(
-                Error::invalid("a semaphore has zero permits").with_advice("give it at least one")
-            );
-        }
-        if units > limit {
-            return Err(Error::invalid(format!(
-                "{units} permits were asked for, of {limit} in all"
-            ))
-            .with_advice(format!("ask for 1 to {limit}")));
-        }
-        if self.lock_delay > MAX_LOCK_DELAY {
-            return Err(Error::invalid(format!(
-                "a lock-delay of {} is too long",
-                text(self.lock_delay)
-            ))
-            .with_advice(format!("the most is {}", text(MAX_LOCK_DELAY))));
-        }
-        if self.max_hold.is_some_and(|span| span.is_zero()) {
-            return Err(Error::invalid(
-                "a longest hold of zero leaves no time at all",
-            ));
-        }
-        let long = |text: &Option<Arc<str>>, most| text.as_ref().is_some_and(|t| t.len() > most);
-        if long(&self.label, MAX_LABEL) {
-            return Err(Error::invalid(format!(
-                "a label has more than {MAX_LABEL} bytes"
-            )));
-        }
-        self.value.as_deref().map_or(Ok(()), check_value)?;
-        if !self.lock_delay.is_zero() {
-            engine.require(Capability::LockDelay)?;
-        }
-        if self.fair {
-            engine.require(Capability::Queue)?;
-        }
-        if self.value.is_some() {
-            engine.require(Capability::Values)?;
-        }
-        match limit {
-            1 => Ok(()),
-            u32::MAX => engine.require(Capability::Shared),
-            _ => engine.require(Capability::Semaphores),
-        }
-    }
-}
-
-/// Refuses a value that is too long: a store rewrites it with each step of its lock.
-pub(super) fn check_value(value: &str) -> Result<()> {
-    match value.len() > MAX_VALUE {
-        true => Err(Error::invalid(format!(
-            "a published value has more than {MAX_VALUE} bytes"
-        ))),
-        false => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::Guard;
-use crate::engine::{Ask, Engine, How, Status, Tenure};
+use crate::engine::{ClaimRequest, Engine, LocalHold, Status, WaitPolicy};
 use crate::{Error, ErrorKind, Mode, Name, OwnerId, Result};
 
 /// An explicit owner, for reentrancy: never a thread or a task by itself.
@@ -55,7 +55,7 @@ struct Inner {
     entered: Mutex<HashMap<(usize, Name), Arc<Place>>>,
 }
 
-type Place = tokio::sync::Mutex<Weak<Tenure>>;
+type Place = tokio::sync::Mutex<Weak<LocalHold>>;
 
 tokio::task_local! {
     static CURRENT: Owner;
@@ -115,19 +115,19 @@ impl Owner {
         name: &Name,
         units: u32,
         limit: u32,
-        ask: impl Fn(OwnerId) -> Result<Ask>,
-        how: How,
+        ask: impl Fn(OwnerId) -> Result<ClaimRequest>,
+        how: WaitPolicy,
     ) -> Result<Option<Guard>> {
         let ask = ask(self.inner.id.clone())?;
         let place = self.place(engine, name);
         let mut held = match how {
-            How::Wait => place.lock().await,
+            WaitPolicy::Forever => place.lock().await,
             // Another task claims for the same owner right now.
-            How::Try => match place.try_lock() {
+            WaitPolicy::Try => match place.try_lock() {
                 Ok(held) => held,
                 Err(_) => return Ok(None),
             },
-            How::Until(deadline) => tokio::select! {
+            WaitPolicy::Until(deadline) => tokio::select! {
                 held = place.lock() => held,
                 () = engine.clock.sleep_until(deadline) => return Ok(None),
             },
@@ -137,12 +137,13 @@ impl Owner {
             .upgrade()
             .filter(|t| !matches!(t.status(), Status::Lost(_)));
         if let Some(guard) = inside.and_then(Guard::again) {
-            covers(guard.tenure(), units, limit).map_err(|error| engine.explain(error, name))?;
+            covers(guard.local_hold(), units, limit)
+                .map_err(|error| engine.explain(error, name))?;
             return Ok(Some(guard));
         }
         let guard = engine.acquire(&ask, how).await?.map(Guard::new);
         if let Some(guard) = &guard {
-            *held = Arc::downgrade(guard.tenure());
+            *held = Arc::downgrade(guard.local_hold());
         }
         Ok(guard)
     }
@@ -166,8 +167,8 @@ impl Owner {
 }
 
 /// Whether what the owner holds includes what it asks for.
-fn covers(tenure: &Tenure, units: u32, limit: u32) -> Result<()> {
-    let (held, wanted) = (tenure.mode(), Mode::of(units, limit));
+fn covers(local_hold: &LocalHold, units: u32, limit: u32) -> Result<()> {
+    let (held, wanted) = (local_hold.mode(), Mode::of(units, limit));
     let refuse = |kind, message: &str, advice: &str| {
         Err(Error::new(kind, message.to_owned()).with_advice(advice.to_owned()))
     };

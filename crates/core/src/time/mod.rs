@@ -1,7 +1,7 @@
-//! The one place where time is read.
+//! The only place where time is read.
 //!
-//! Deadlines are moments on `CLOCK_BOOTTIME`, which never steps and goes on during suspend. Every
-//! part of the engine reads them from a [`Clock`], so tests can drive time by hand.
+//! Deadlines are moments on `CLOCK_BOOTTIME`, which never steps and continues during suspend. Every part
+//! of the engine reads the time from a [`Clock`], so tests can replace it.
 
 mod boot;
 mod duration;
@@ -33,7 +33,7 @@ pub use wall::sequence_micros;
 pub struct BootTime(u64);
 
 impl BootTime {
-    /// A moment so many nanoseconds after the machine's start.
+    /// The moment `nanos` nanoseconds after the machine's start.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
@@ -43,7 +43,7 @@ impl BootTime {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when it is not.
+    /// Time since `earlier`; zero if `earlier` is later.
     ///
     /// ```
     /// use clinch_core::BootTime;
@@ -80,7 +80,7 @@ impl fmt::Debug for BootTime {
     }
 }
 
-/// Where the engine reads the time and sleeps: the machine's boot clock, or one driven by a test.
+/// Clock and timers of the engine: the machine's boot clock, or one that a test controls.
 ///
 /// ```
 /// use clinch_core::Clock;
@@ -100,7 +100,7 @@ enum Kind {
     Manual(Arc<ManualClock>),
 }
 
-/// A clock that is right at one moment, and has a rate in millionths.
+/// A clock that is correct at `since` and then runs at `rate` millionths of real time.
 #[derive(Clone, Copy)]
 struct Drift {
     since: u64,
@@ -114,7 +114,7 @@ impl Drift {
         BootTime(self.since.saturating_add(past))
     }
 
-    /// When it shows this, rounded up: a sleep must not end before its deadline.
+    /// The real time at which it shows `deadline`, rounded up: a sleep must not end early.
     fn real(self, deadline: BootTime) -> BootTime {
         let past = u128::from(deadline.0.saturating_sub(self.since)) * 1_000_000;
         let past = u64::try_from(past.div_ceil(u128::from(self.rate))).unwrap_or(u64::MAX);
@@ -128,8 +128,8 @@ impl Clock {
         Self(Kind::Boot)
     }
 
-    /// The boot clock, from now on too fast by so many millionths, or too slow: for tests of what is
-    /// promised as long as clocks run within 1 % of each other.
+    /// The boot clock, from now on too fast by `millionths` (too slow if negative). For tests of the
+    /// guarantee that holds while clocks run within 1 % of each other.
     ///
     /// ```
     /// use clinch_core::Clock;
@@ -145,7 +145,7 @@ impl Clock {
         }))
     }
 
-    /// A clock that stands until it is advanced, and the hand that advances it.
+    /// A clock that stands still, and the handle that advances it.
     pub fn manual() -> (Self, Arc<ManualClock>) {
         let hand = Arc::new(ManualClock::new());
         (Self(Kind::Manual(hand.clone())), hand)

@@ -117,16 +117,12 @@ async fn a_forgotten_holder_learns(ctx: &Ctx) -> Outcome {
     } else {
         // The engine cannot lose its data under a client; what it answers then can be asked below
         // the API: a hold that it has never seen.
-        let hold = clinch_core::store::Hold {
-            name: guard.name().clone(),
-            request: a.claim("x", ctx.lease()).request,
-            seq: guard.token().seq() + 1,
-        };
-        let renewal = clinch_core::store::Renewal {
-            hold,
-            lease: ctx.lease(),
-            value: None,
-        };
+        let hold = clinch_core::store::Hold::new(
+            guard.name().clone(),
+            a.claim("x", ctx.lease()).request,
+            guard.token().seq() + 1,
+        );
+        let renewal = clinch_core::store::Renewal::new(hold, ctx.lease());
         let replies = a.store().renew(&[renewal]).await?;
         let lost = clinch_core::store::RenewReply::Lost(LostReason::Forgotten);
         assert_eq!(replies, [lost]);

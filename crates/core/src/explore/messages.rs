@@ -1,10 +1,11 @@
-//! Messages: what they say, and what a request does at the store.
+//! Messages of the simulated network, and the effect of a request at the store.
 
 use tokio::sync::oneshot;
 
 use crate::memory::MemoryStore;
 use crate::store::{
-    Claim, ClaimReply, Evicted, Hold, ReleaseReply, RenewReply, Renewal, Store, Wake, WakeSender,
+    Admin, Claim, ClaimReply, Evicted, Hold, ReleaseReply, RenewReply, Renewal, Store, Wake,
+    WakeSender,
 };
 use crate::{BootTime, Effect, Error, ErrorKind, Name, RequestId, Result};
 
@@ -31,43 +32,43 @@ pub(super) enum Reply {
 /// Where the client waits for its reply.
 pub(super) type Answer = oneshot::Sender<Result<Reply>>;
 
-pub(super) enum What {
-    /// Without an answer: the client does not wait for it any more.
+pub(super) enum Payload {
+    /// `None`: the client does not wait for the reply any more.
     Request(Request, Option<Answer>),
     Reply(Result<Reply>, Answer),
     Push(Wake, WakeSender),
 }
 
 /// One message.
-pub(super) struct Flight {
+pub(super) struct Message {
     pub(super) id: u64,
     pub(super) client: usize,
-    pub(super) what: What,
-    /// It takes its time.
+    pub(super) payload: Payload,
+    /// It arrives later than other messages.
     pub(super) late: bool,
     /// When it was sent, by the store's clock.
     pub(super) sent: BootTime,
 }
 
-/// Does at the store what the request asks for.
+/// Applies a request to the store.
 pub(super) fn apply(server: &MemoryStore, request: &Request) -> Result<Reply> {
     let reply = match request {
-        Request::Claim(claim) => poll_now(server.claim(claim)).map(|r| r.map(Reply::Claim)),
-        Request::Renew(holds) => poll_now(server.renew(holds)).map(|r| r.map(Reply::Renew)),
-        Request::Release(hold) => poll_now(server.release(hold)).map(|r| r.map(Reply::Release)),
+        Request::Claim(claim) => poll_once(server.claim(claim)).map(|r| r.map(Reply::Claim)),
+        Request::Renew(holds) => poll_once(server.renew(holds)).map(|r| r.map(Reply::Renew)),
+        Request::Release(hold) => poll_once(server.release(hold)).map(|r| r.map(Reply::Release)),
         Request::Withdraw(claim) => {
-            poll_now(server.withdraw(claim)).map(|r| r.map(|()| Reply::Withdraw))
+            poll_once(server.withdraw(claim)).map(|r| r.map(|()| Reply::Withdraw))
         }
         Request::Evict(name, seq) => {
-            poll_now(server.evict(name, *seq)).map(|r| r.map(Reply::Evict))
+            poll_once(server.evict(name, *seq)).map(|r| r.map(Reply::Evict))
         }
-        Request::Close => poll_now(server.close()).map(|r| r.map(|()| Reply::Close)),
+        Request::Close => poll_once(server.close()).map(|r| r.map(|()| Reply::Close)),
     };
     reply.unwrap_or_else(|| Err(Error::new(ErrorKind::Internal, "the memory store waits")))
 }
 
-/// The output of a future that needs to wait for nothing.
-pub(super) fn poll_now<F: Future>(future: F) -> Option<F::Output> {
+/// Polls a future once; its output if it is ready.
+pub(super) fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match future.as_mut().poll(&mut cx) {
@@ -86,7 +87,7 @@ pub(super) fn broken() -> Error {
     Error::new(ErrorKind::Unreachable, "the connection broke").with_effect(Effect::Possible)
 }
 
-/// A request as the trace shows it: the last digits of its id tell it from others.
+/// A request in the trace; the last digits of its id distinguish it from others.
 pub(super) fn request_text(request: &Request) -> String {
     let id = |request: RequestId| request.as_u128() & 0xffff_ffff;
     match request {

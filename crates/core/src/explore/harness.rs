@@ -1,19 +1,19 @@
-//! What the users of a run share, and what is known of their guards.
+//! State that the users of a run share, and the checks after each step.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::messages::poll_once;
 use super::net::Net;
 use super::plan::{LockKind, Plan};
 use super::rng::Rng;
-use super::store::FarStore;
-use super::wire::poll_now;
+use super::store::RemoteStore;
 use crate::memory::MemoryStore;
-use crate::store::Store;
+use crate::store::{Admin, Store};
 use crate::{BootTime, Clinch, Clock, Guard, LostReason, Name, RequestId, Token, valid_for};
 
-/// A guard in the hands of a user.
+/// A guard that a user holds.
 pub(super) struct Held {
     pub(super) user: usize,
     pub(super) client: usize,
@@ -24,7 +24,7 @@ pub(super) struct Held {
 
 impl Held {
     fn request(&self) -> RequestId {
-        self.guard.tenure().hold().spi.request
+        self.guard.local_hold().hold().store_hold.request
     }
 
     pub(super) fn seq(&self) -> u64 {
@@ -33,36 +33,36 @@ impl Held {
 }
 
 /// One client of the store.
-pub(super) struct Side {
+pub(super) struct TestClient {
     pub(super) clinch: Clinch,
-    pub(super) store: Arc<FarStore>,
+    pub(super) store: Arc<RemoteStore>,
     pub(super) clock: Clock,
     /// Its `close` has been called.
     pub(super) closing: Cell<bool>,
 }
 
-pub(super) struct Lab {
+pub(super) struct Harness {
     pub(super) plan: Plan,
     pub(super) rng: RefCell<Rng>,
-    pub(super) sides: Vec<Side>,
+    pub(super) clients: Vec<TestClient>,
     pub(super) net: Arc<Net>,
-    /// The store itself, for those who check.
+    /// Direct access to the store, for checks.
     pub(super) store: MemoryStore,
     pub(super) held: RefCell<Vec<Held>>,
-    /// Tokens that were returned: kind, token.
+    /// Tokens of all guards so far.
     pub(super) tokens: RefCell<Vec<(LockKind, Token)>>,
-    /// Users whose call is to be dropped at once.
+    /// Users whose call is to be dropped.
     pub(super) cancel: Vec<Cell<bool>>,
     /// Users that are inside a call.
     pub(super) calling: Vec<Cell<bool>>,
-    /// No new acts.
+    /// Users start no new calls.
     pub(super) ending: Cell<bool>,
-    pub(super) wrong: RefCell<Option<String>>,
-    /// Sequence numbers in the order of their appearance: the trace shows the place.
+    pub(super) violation: RefCell<Option<String>>,
+    /// Sequence numbers in order of appearance; the trace shows their index.
     pub(super) seqs: RefCell<Vec<u64>>,
 }
 
-impl Lab {
+impl Harness {
     pub(super) fn note(&self, text: impl FnOnce() -> String) {
         if super::hook::is_traced() {
             super::hook::note(text());
@@ -70,7 +70,7 @@ impl Lab {
     }
 
     pub(super) fn violated(&self, text: String) {
-        self.wrong.borrow_mut().get_or_insert(text);
+        self.violation.borrow_mut().get_or_insert(text);
     }
 
     pub(super) fn token_text(&self, token: Token) -> String {
@@ -83,15 +83,15 @@ impl Lab {
         format!("#{}.{}", at + 1, token.local())
     }
 
-    /// What must be true after each step.
+    /// Checks the invariants; called after each step.
     pub(super) fn check(&self) {
-        if let Some(wrong) = self.net.state().wrong.take() {
-            self.violated(wrong);
+        if let Some(violation) = self.net.state().violation.take() {
+            self.violated(violation);
         }
         let held = self.held.borrow();
         let valid: Vec<&Held> = held.iter().filter(|h| h.guard.is_valid()).collect();
         for h in &valid {
-            if self.sides[h.client].closing.get() {
+            if self.clients[h.client].closing.get() {
                 let token = self.token_text(h.guard.token());
                 self.violated(format!(
                     "user{} has a valid guard {token} of {:?}, though its client is closed",
@@ -111,11 +111,11 @@ impl Lab {
             let Ok(name) = Name::new(h.kind.0) else {
                 continue;
             };
-            let current = poll_now(self.store.check(&name, h.seq()));
+            let current = poll_once(self.store.check(&name, h.seq()));
             if !matches!(current, Some(Ok(fresh)) if fresh.is_current()) {
                 let token = self.token_text(h.guard.token());
                 self.violated(format!(
-                    "user{} has a valid guard {token} of {:?} that the store does not have",
+                    "user{} has a valid guard {token} of {:?}, which the store does not have",
                     h.user, h.kind.0
                 ));
             }
@@ -137,8 +137,8 @@ impl Lab {
         }
     }
 
-    /// A guard was returned: its token must be greater than that of every guard before it that
-    /// excludes it. A hold that an operator broke on its way to the caller may be late.
+    /// The token of a new guard must be greater than the tokens of all earlier guards that exclude it.
+    /// A hold that was evicted on its way to the caller is exempt.
     pub(super) fn check_token(&self, kind: LockKind, token: Token) {
         if self.net.state().evicted.contains(&token.seq()) {
             return;
@@ -161,10 +161,10 @@ impl Lab {
         tokens.push((kind, token));
     }
 
-    /// A guard says that it was lost: there must be a cause.
+    /// A guard reports its loss: there must be a cause.
     pub(super) fn check_loss(&self, held: &Held, reason: LostReason) {
         let net = self.net.state();
-        let now = self.sides[held.client].clock.now();
+        let now = self.clients[held.client].clock.now();
         let sent = net.acknowledged.get(&held.request()).copied();
         let sent = sent.unwrap_or(BootTime::from_nanos(0));
         let troubled = |t: BootTime| t >= sent;
@@ -174,8 +174,8 @@ impl Lab {
             LostReason::Expired | LostReason::Forgotten => troubled,
             LostReason::Evicted => net.evicted.contains(&held.seq()),
             LostReason::MaxHold => held.max_hold,
-            LostReason::Closed => self.sides[held.client].closing.get(),
-            // Its holder did not release it, and nobody forks here.
+            LostReason::Closed => self.clients[held.client].closing.get(),
+            // Its holder did not release it, and there is no fork here.
             LostReason::Released | LostReason::Forked => false,
         };
         drop(net);
@@ -188,10 +188,10 @@ impl Lab {
         }
     }
 
-    /// What should not be there any more when all is quiet.
+    /// Claims and tasks that must be gone once the run is idle.
     pub(super) fn left_behind(&self) -> Vec<String> {
         let mut left = Vec::new();
-        let views = poll_now(self.store.list("")).and_then(Result::ok);
+        let views = poll_once(self.store.list("")).and_then(Result::ok);
         for view in views.unwrap_or_default() {
             for (what, parties) in [("holder", &view.holders), ("waiter", &view.waiters)] {
                 for party in parties {
@@ -202,8 +202,8 @@ impl Lab {
                 }
             }
         }
-        for (at, side) in self.sides.iter().enumerate() {
-            let found = side.clinch.engine().leftovers();
+        for (at, client) in self.clients.iter().enumerate() {
+            let found = client.clinch.engine().leftovers();
             left.extend(found.into_iter().map(|text| format!("client{at}: {text}")));
         }
         left

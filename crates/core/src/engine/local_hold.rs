@@ -1,28 +1,29 @@
-//! One guard's turn of a hold.
+//! One owner's use of a hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Hold, leave};
+use super::{Hold, release};
 use crate::store::{Ending, Predecessor, ReleaseReply};
 use crate::{BootTime, LostReason, Mode, OwnerId, Result, Sequencer, Token, telemetry};
 
-/// A hold in the hands of one owner. Dropping it gives it up in the background.
+/// One owner's use of a hold. Dropping it releases in the background.
 #[derive(Debug)]
-pub(crate) struct Tenure {
+pub(crate) struct LocalHold {
     hold: Arc<Hold>,
+    /// Number of hand-overs before this use: the local part of its token.
     local: u64,
     owner: OwnerId,
     since: BootTime,
     predecessor: Option<Predecessor>,
-    /// A sequencer was taken out: the hold must end at the store, so that `check` stays exact.
+    /// A sequencer was taken: the hold must end at the store, so that `check` stays exact.
     sequencer_taken: AtomicBool,
-    /// How many guards stand on it; at zero it is over, and nobody can enter any more.
+    /// Number of guards that share it. At zero it has ended, and no guard can be added.
     depth: AtomicU32,
 }
 
-/// How sure a holder can be, right now.
+/// The state of a hold, right now.
 ///
 /// ```
 /// # async fn demo() -> clinch_core::Result<()> {
@@ -36,29 +37,29 @@ pub(crate) struct Tenure {
 pub enum Status {
     /// Held, and renewals arrive.
     Held,
-    /// Held still, but the last renewal failed, or the store has lost sight of it: if no renewal
+    /// Still held, but the last renewal failed, or the store reported a suspicion. If no renewal
     /// succeeds before the deadline, it is lost.
     Suspect,
     /// Not held any more.
     Lost(LostReason),
 }
 
-impl Tenure {
-    /// The first tenure of a hold.
+impl LocalHold {
+    /// The first use of a hold.
     pub(super) fn first(hold: Arc<Hold>, owner: OwnerId) -> Self {
         let predecessor = hold.predecessor.clone();
         let since = hold.engine.clock.now();
-        Self::start(hold, 0, owner, predecessor, since)
+        Self::new(hold, 0, owner, predecessor, since)
     }
 
-    /// The tenure after this one, on the same hold.
+    /// The next use of the same hold, after a hand-over.
     pub(super) fn next(&self, owner: OwnerId, now: BootTime) -> Self {
         let predecessor = Predecessor {
             ending: Ending::Released,
-            seq: self.hold.spi.seq,
+            seq: self.hold.store_hold.seq,
             owner: self.owner.clone(),
         };
-        Self::start(
+        Self::new(
             self.hold.clone(),
             self.local + 1,
             owner,
@@ -67,7 +68,7 @@ impl Tenure {
         )
     }
 
-    fn start(
+    fn new(
         hold: Arc<Hold>,
         local: u64,
         owner: OwnerId,
@@ -93,7 +94,7 @@ impl Tenure {
         &self.owner
     }
 
-    /// When it began.
+    /// When this use began.
     pub(super) fn since(&self) -> BootTime {
         self.since
     }
@@ -116,31 +117,31 @@ impl Tenure {
 
     pub(crate) fn sequencer(&self) -> Sequencer {
         self.sequencer_taken.store(true, Ordering::Release);
-        Sequencer::new(self.hold.spi.name.clone(), self.mode(), self.token())
+        Sequencer::new(self.hold.store_hold.name.clone(), self.mode(), self.token())
     }
 
     pub(super) fn sequencer_was_taken(&self) -> bool {
         self.sequencer_taken.load(Ordering::Acquire)
     }
 
-    /// Whether this process may use it: a forked child has a copy of the guard and no right to it.
-    fn is_ours(&self) -> bool {
-        self.hold.engine.is_ours()
+    /// Whether this process made the client: the copy of a guard in a forked child is not valid.
+    fn is_own_process(&self) -> bool {
+        self.hold.engine.is_own_process()
     }
 
     pub(crate) fn is_valid(&self) -> bool {
-        self.is_ours() && self.hold.is_valid()
+        self.is_own_process() && self.hold.is_valid()
     }
 
     pub(crate) async fn lost(&self) -> LostReason {
-        match self.is_ours() {
+        match self.is_own_process() {
             true => self.hold.lost().await,
             false => LostReason::Forked,
         }
     }
 
     pub(crate) fn status(&self) -> Status {
-        if !self.is_ours() {
+        if !self.is_own_process() {
             return Status::Lost(LostReason::Forked);
         }
         match self.hold.lost_reason() {
@@ -151,7 +152,7 @@ impl Tenure {
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        if !self.is_ours() {
+        if !self.is_own_process() {
             return Duration::ZERO;
         }
         let now = self.hold.engine.clock.now();
@@ -160,60 +161,64 @@ impl Tenure {
             .map_or(Duration::ZERO, |deadline| deadline.since(now))
     }
 
-    /// Its owner enters once more; `false` when it is over.
-    pub(crate) fn enter(&self) -> bool {
-        let inside = |depth: u32| (depth > 0).then(|| depth.saturating_add(1));
+    /// Adds a guard of the same owner; `false` if the use has ended.
+    pub(crate) fn reenter(&self) -> bool {
+        let more = |depth: u32| (depth > 0).then(|| depth.saturating_add(1));
         self.depth
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, inside)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
             .is_ok()
     }
 
-    /// One guard leaves, and says whether it was still held.
-    pub(crate) async fn exit(&self) -> Result<ReleaseReply> {
-        if !self.is_ours() {
+    /// Ends one guard. The last one releases the hold and waits for the store.
+    pub(crate) async fn release(&self) -> Result<ReleaseReply> {
+        if !self.is_own_process() {
             return Ok(ReleaseReply::WasLost(LostReason::Forked));
         }
-        if self.leave_depth() {
+        if self.remove_guard() {
             let now = self.report();
-            return leave::release(self, now).await;
+            return release::release(self, now).await;
         }
-        // The owner is still inside, with another guard.
+        // The owner still has another guard.
         Ok(match self.status() {
             Status::Lost(reason) => ReleaseReply::WasLost(reason),
             Status::Held | Status::Suspect => ReleaseReply::Released,
         })
     }
 
-    /// One guard leaves without waiting.
-    pub(crate) fn exit_in_background(&self) {
-        if self.is_ours() && self.leave_depth() {
+    /// Ends one guard without waiting for the store.
+    pub(crate) fn release_in_background(&self) {
+        if self.is_own_process() && self.remove_guard() {
             let now = self.report();
-            leave::leave(self, now);
+            release::release_without_waiting(self, now);
         }
     }
 
-    /// Whether that was the last guard.
-    fn leave_depth(&self) -> bool {
-        let leave = |depth: u32| depth.checked_sub(1);
+    /// Removes one guard; `true` if it was the last.
+    fn remove_guard(&self) -> bool {
+        let less = |depth: u32| depth.checked_sub(1);
         self.depth
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, leave)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less)
             == Ok(1)
     }
 
-    /// Tells of the end, and when it was.
+    /// Records the release in telemetry; returns its time.
     fn report(&self) -> BootTime {
         let now = self.hold.engine.clock.now();
-        // A hold that was lost has been reported as such.
+        // A loss has been recorded already.
         if self.hold.deadline().is_some() {
-            telemetry::released(&self.hold.spi.name, self.token(), now.since(self.since));
+            telemetry::released(
+                &self.hold.store_hold.name,
+                self.token(),
+                now.since(self.since),
+            );
         }
         now
     }
 }
 
-impl Drop for Tenure {
-    /// A tenure that never reached a guard: its waiter had gone.
+impl Drop for LocalHold {
+    /// Only needed if it never reached a guard, because its waiter was dropped.
     fn drop(&mut self) {
-        self.exit_in_background();
+        self.release_in_background();
     }
 }

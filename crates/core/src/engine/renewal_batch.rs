@@ -1,4 +1,4 @@
-//! Renewals at the store, and what their replies mean for the holds.
+//! One batch of renewals: the request to the store, and what its replies mean for the holds.
 
 use std::iter::repeat;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use super::settings::{backoff, renew_after};
-use super::{Engine, Hold, patient};
+use super::{Engine, Hold, with_timeout};
 use crate::store::{RenewReply, Renewal};
 use crate::{BootTime, Result, telemetry};
 
-/// Sends one batch.
+/// Sends one batch, in a task on the keeper.
 pub(super) fn start(engine: &Arc<Engine>, holds: &[Arc<Hold>]) {
     let mut batch = Vec::with_capacity(holds.len());
     for hold in holds {
         hold.check_deadline();
         match hold.deadline() {
-            // Lost or given up.
+            // Lost or released.
             None => {}
-            // Its longest time is all that it will get: only the deadline is left to wait for,
-            // unless there is a doubt that only a renewal can settle.
-            Some(deadline) if hold.is_capped() && !hold.is_suspect() => {
-                engine.renewer.put(hold, deadline);
+            // A renewal cannot extend it beyond `max_hold`. Only its deadline is left to check, unless it
+            // is suspect: then only a renewal shows whether it is still held.
+            Some(deadline) if hold.at_max_hold() && !hold.is_suspect() => {
+                engine.renewer.schedule_at(hold, deadline);
             }
             Some(_) => batch.push(hold.clone()),
         }
@@ -41,23 +41,23 @@ async fn renew(engine: Arc<Engine>, batch: Vec<Arc<Hold>>) {
     let renewals: Vec<Renewal> = batch
         .iter()
         .map(|hold| Renewal {
-            hold: hold.spi.clone(),
+            hold: hold.store_hold.clone(),
             lease: hold.lease,
             value: None,
         })
         .collect();
-    // The next try is due after a third of the lease; by then this one has been given up.
-    let patience = batch
+    // The next renewal is due after a third of the lease; this one has timed out by then.
+    let timeout = batch
         .iter()
         .map(|hold| renew_after(hold.lease))
         .min()
         .unwrap_or_default();
     let sent = engine.clock.now();
-    let reply = patient(&engine.clock, patience, engine.store.renew(&renewals)).await;
-    settle(&engine, &batch, sent, reply);
+    let reply = with_timeout(&engine.clock, timeout, engine.store.renew(&renewals)).await;
+    apply_replies(&engine, &batch, sent, reply);
 }
 
-fn settle(
+fn apply_replies(
     engine: &Engine,
     batch: &[Arc<Hold>],
     sent: BootTime,
@@ -74,39 +74,42 @@ fn settle(
             } else {
                 tracing::warn!(holds = batch.len(), "renewal was not answered");
             }
-            // Halved, so that what makes a batch fail is soon in a batch without the others.
+            // Bisects the batch: if one hold makes it fail, that hold is soon in a batch of its own.
             let (first, second) = batch.split_at(batch.len().div_ceil(2));
             for (half, again) in [(first, again), (second, again + pause / 2)] {
-                half.iter().for_each(|hold| unrenewed(engine, hold, again));
+                half.iter()
+                    .for_each(|hold| renewal_failed(engine, hold, again));
             }
             return;
         }
     };
-    // A reply that is missing is as good as none.
+    // A missing reply counts as unknown.
     let replies = replies.into_iter().chain(repeat(RenewReply::Unknown));
     for (hold, reply) in batch.iter().zip(replies) {
         match reply {
             RenewReply::Held if hold.extend(sent) => {
-                telemetry::renewed(&hold.spi.name);
-                engine.renewer.put(hold, sent + renew_after(hold.lease));
+                telemetry::renewed(&hold.store_hold.name);
+                engine
+                    .renewer
+                    .schedule_at(hold, sent + renew_after(hold.lease));
             }
             RenewReply::Held => {}
             RenewReply::Lost(reason) => {
                 hold.lose(reason);
             }
-            RenewReply::Unknown => unrenewed(engine, hold, again),
+            RenewReply::Unknown => renewal_failed(engine, hold, again),
         }
     }
 }
 
-/// A renewal that failed or was not answered: the hold is in doubt until the next one is.
-pub(super) fn unrenewed(engine: &Engine, hold: &Arc<Hold>, again: BootTime) {
-    hold.suspect();
+/// The renewal failed or was not answered: the hold is suspect, and renewed again at `again`.
+pub(super) fn renewal_failed(engine: &Engine, hold: &Arc<Hold>, again: BootTime) {
+    hold.mark_suspect();
     telemetry::renewal_failed();
-    engine.renewer.put(hold, again);
+    engine.renewer.schedule_at(hold, again);
 }
 
-/// The pause after a failed renewal: short against the lease, so that several tries fit in.
+/// Delay after a failed renewal: much shorter than the lease, so that several tries fit in.
 pub(super) fn retry_after(lease: Duration) -> Duration {
     (lease / 24).min(backoff(4))
 }

@@ -1,7 +1,7 @@
-//! Claims that callers make in their own tasks, for `close` to withdraw.
+//! Registry of the claims that callers make in their own tasks.
 //!
-//! A caller's task may never be polled again, so `close` cannot wait for it. It withdraws what is
-//! here instead; a claim that reaches the store later finds itself refused.
+//! A caller's task may never be polled again, so `close` cannot wait for it. It withdraws the
+//! registered claims instead; if one reaches the store later, the store refuses it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::store::Claim;
 
 /// The open claims of one client.
 #[derive(Debug, Default)]
-pub(super) struct Open {
+pub(super) struct OpenClaims {
     state: Mutex<State>,
 }
 
@@ -21,9 +21,9 @@ struct State {
     closed: bool,
 }
 
-impl Open {
-    /// Enters a claim before it is first sent; `false` when the client has been closed.
-    pub(super) fn enter(&self, claim: &Arc<Claim>) -> bool {
+impl OpenClaims {
+    /// Registers a claim before it is first sent; `false` if the client has been closed.
+    pub(super) fn register(&self, claim: &Arc<Claim>) -> bool {
         let mut state = self.lock();
         if !state.closed {
             state.claims.insert(claim.request, claim.clone());
@@ -32,12 +32,13 @@ impl Open {
     }
 
     /// The claim has ended, or a driver has taken it over.
-    pub(super) fn leave(&self, request: RequestId) {
-        let left = self.lock().claims.remove(&request);
-        drop(left);
+    pub(super) fn remove(&self, request: RequestId) {
+        // Dropped after the lock is released.
+        let removed = self.lock().claims.remove(&request);
+        drop(removed);
     }
 
-    /// Refuses further claims, and takes out those that are open.
+    /// Refuses further claims and returns the open ones.
     pub(super) fn close(&self) -> Vec<Arc<Claim>> {
         let mut state = self.lock();
         state.closed = true;

@@ -1,13 +1,13 @@
-//! Who holds, where claims stand in one line.
+//! The order of claims that stand in one queue.
 //!
-//! Stores that keep each claim of a name as an entry of its own, in the order in which they came
-//! (keys of etcd by create revision, nodes of ZooKeeper by zxid), write nothing when a claim is
-//! granted: it follows from the line. This is the rule, the same for all of them.
+//! Some engines keep each claim of a name as an entry of its own, in order of arrival (etcd: keys by
+//! create revision; ZooKeeper: nodes by zxid). They write nothing when a claim is granted: who holds
+//! follows from the queue. This is that rule, shared by all of them.
 
 /// What one claim takes of its name.
 ///
 /// ```
-/// use clinch_core::store::line::{Place, holders};
+/// use clinch_core::store::fifo::{Place, holders};
 /// let reader = Place { units: 1, limit: u32::MAX };
 /// let writer = Place { units: u32::MAX, limit: u32::MAX };
 /// assert_eq!(holders(0, [reader, reader, writer, reader]), 2); // the last waits behind the writer
@@ -21,26 +21,28 @@ pub struct Place {
 }
 
 impl Place {
-    /// A claim that excludes everybody: what a client of another library means.
+    /// An exclusive claim, as clients of other libraries make it.
     pub const EXCLUSIVE: Self = Self { units: 1, limit: 1 };
 }
 
-/// How many from the front of the line hold: each for which the units of all before it leave room.
+/// The number of claims at the front of the queue that hold: each one fits into what the claims
+/// before it leave free.
 ///
-/// `taken` are units that belong to nobody in the line: those of a lock-delay. Because every claim
-/// counts all units before it, also of those that still wait, nobody overtakes, and who holds goes
-/// on holding when others come behind it or go from before it.
+/// `taken` are units outside the queue: those of a lock-delay. Each claim counts the units of all
+/// claims before it, waiting ones included. So no claim overtakes another, and a holder stays a holder
+/// when claims arrive behind it or leave before it.
 ///
 /// ```
-/// use clinch_core::store::line::{Place, holders};
+/// use clinch_core::store::fifo::{Place, holders};
 /// let of = |units| Place { units, limit: 3 };
 /// assert_eq!(holders(0, [of(2), of(2), of(1)]), 1); // the third would fit, and must not overtake
 /// assert_eq!(holders(0, [of(2), of(1)]), 2);
 /// assert_eq!(holders(2, [of(2)]), 0); // a lock-delay
 /// ```
-pub fn holders(taken: u64, line: impl IntoIterator<Item = Place>) -> usize {
+pub fn holders(taken: u64, queue: impl IntoIterator<Item = Place>) -> usize {
     let mut taken = taken;
-    line.into_iter()
+    queue
+        .into_iter()
         .take_while(|place| {
             taken = taken.saturating_add(place.units.into());
             taken <= u64::from(place.limit)
@@ -65,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_overtakes() {
+    fn no_claim_overtakes() {
         assert_eq!(holders(0, [of(3, 4), of(2, 4), of(1, 4)]), 1);
         assert_eq!(holders(0, [of(1, 4), of(2, 4), of(1, 4), of(1, 4)]), 3);
     }
@@ -81,13 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_goes_on_holding() {
-        // Whatever leaves and whoever comes: a holder stays one.
-        let line = [of(2, 5), of(1, 5), of(2, 5), of(1, 5), of(3, 5)];
-        let held = holders(0, line);
+    fn a_holder_stays_a_holder() {
+        let queue = [of(2, 5), of(1, 5), of(2, 5), of(1, 5), of(3, 5)];
+        let held = holders(0, queue);
         assert_eq!(held, 3);
-        for gone in 0..line.len() {
-            let mut left = line.to_vec();
+        for gone in 0..queue.len() {
+            let mut left = queue.to_vec();
             let units = left.remove(gone).units;
             let stay = held - usize::from(gone < held);
             assert!(holders(0, left.iter().copied()) >= stay);

@@ -21,17 +21,15 @@ pub(crate) struct Change {
 
 impl Change {
     pub(crate) fn event(&self, name: &Name) -> Event {
-        let record = self.participant.record.as_ref();
-        Event {
-            kind: self.kind,
-            name: name.clone(),
-            owner: self.participant.owner(),
-            host: record.map(|r| r.host.clone()).unwrap_or_default(),
-            pid: record.map_or(0, |r| r.pid),
-            label: record.and_then(Record::shared_label),
-            token: self.held.then(|| Token::new(self.seq, 0)).flatten(),
-            value: record.and_then(Record::shared_value),
+        let mut event = Event::new(self.kind, name.clone(), self.participant.owner());
+        event.token = self.held.then(|| Token::new(self.seq, 0)).flatten();
+        if let Some(record) = &self.participant.record {
+            event.host = record.host.clone();
+            event.pid = record.pid;
+            event.label = record.shared_label();
+            event.value = record.shared_value();
         }
+        event
     }
 }
 
@@ -99,11 +97,7 @@ impl LockState {
             let held = held.contains(&seq);
             let ending = ending(seq, &participant, &ends);
             if held {
-                self.last_end = Some(Predecessor {
-                    ending,
-                    seq,
-                    owner: participant.owner(),
-                });
+                self.last_end = Some(Predecessor::new(ending, seq, participant.owner()));
             }
             let kind = match (held, ending) {
                 (false, Ending::Released) => EventKind::Withdrawn,

@@ -29,7 +29,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(session: Arc<Session>, keys: Keys, leases: Arc<Leases>, id: u64) -> Self {
-        let ledger = Arc::new(Ledger::new(id));
+        let ledger = Arc::new(Ledger::new(session.clock.clone(), id));
         let recorder = GrantRecorder {
             session: session.clone(),
             keys: keys.clone(),

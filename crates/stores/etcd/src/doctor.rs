@@ -43,37 +43,23 @@ pub(crate) async fn examine(client: &Client, minimum: Duration) -> Result<Vec<Fi
         false => ok("latency", format!("replies within {took:?}")),
     });
     if session.config.login.is_none() && !session.config.is_local() {
-        let finding = warning(
-            "login",
-            "any client that reaches this etcd can break its locks".into(),
-        );
-        findings.push(advise(finding, "enable authentication, and use tls=on"));
+        let text = "any client that reaches this etcd can break its locks";
+        let advice = "enable authentication, and use tls=on";
+        findings.push(warning("login", text).with_advice(advice));
     }
     Ok(findings)
 }
 
-fn finding(severity: Severity, subject: &str, message: String) -> Finding {
-    Finding {
-        severity,
-        subject: subject.into(),
-        message,
-        advice: None,
-    }
+fn ok(subject: &str, message: impl Into<String>) -> Finding {
+    Finding::new(Severity::Ok, subject, message)
 }
 
-fn ok(subject: &str, message: String) -> Finding {
-    finding(Severity::Ok, subject, message)
+fn warning(subject: &str, message: impl Into<String>) -> Finding {
+    Finding::new(Severity::Warning, subject, message)
 }
 
-fn warning(subject: &str, message: String) -> Finding {
-    finding(Severity::Warning, subject, message)
-}
-
-fn advise(finding: Finding, advice: &str) -> Finding {
-    Finding {
-        advice: Some(advice.into()),
-        ..finding
-    }
+fn broken(subject: &str, message: impl Into<String>) -> Finding {
+    Finding::new(Severity::Broken, subject, message)
 }
 
 fn version(text: &str) -> Finding {
@@ -88,34 +74,26 @@ fn version(text: &str) -> Finding {
         version => version >= (3, 6, 0),
     };
     if version < (3, 4, 0) {
-        let broken = finding(
-            Severity::Broken,
-            "version",
-            format!("etcd {text} is too old"),
-        );
-        return advise(broken, "use 3.4.42, 3.5.13 or newer");
+        let too_old = broken("version", format!("etcd {text} is too old"));
+        return too_old.with_advice("use 3.4.42, 3.5.13 or newer");
     }
     match good {
         true => ok("version", format!("etcd {text}")),
-        false => advise(
-            warning(
-                "version",
-                format!(
-                    "etcd {text}: a leader that was replaced while it was paused can revoke live \
-                     leases (etcd issue 15247), which frees locks early"
-                ),
+        false => warning(
+            "version",
+            format!(
+                "etcd {text}: a leader that was replaced while it was paused can revoke live leases \
+                 (etcd issue 15247), which frees locks early"
             ),
-            "use 3.4.42, 3.5.13 or newer; until then rely on fencing tokens",
-        ),
+        )
+        .with_advice("use 3.4.42, 3.5.13 or newer; until then rely on fencing tokens"),
     }
 }
 
 fn leader(status: &StatusResponse) -> Finding {
     match status.leader {
-        0 => advise(
-            finding(Severity::Broken, "leader", "the cluster has none".into()),
-            "check its other members: a majority must run and reach each other",
-        ),
+        0 => broken("leader", "the cluster has none")
+            .with_advice("check its other members: a majority must run and reach each other"),
         leader => ok("leader", format!("{leader:x}")),
     }
 }
@@ -124,8 +102,7 @@ fn size(status: &StatusResponse) -> Finding {
     let (size, used) = (status.db_size, status.db_size_in_use);
     let text = format!("{} MB, of which {} MB are in use", size >> 20, used >> 20);
     match size > QUOTA / 4 * 3 {
-        true => advise(
-            warning("database", text),
+        true => warning("database", text).with_advice(
             "a database at its quota (2 GB by default) refuses all writes: enable automatic \
              compaction (--auto-compaction-retention), and defragment it",
         ),
@@ -135,20 +112,18 @@ fn size(status: &StatusResponse) -> Finding {
 
 fn member_count(count: usize) -> Finding {
     match count {
-        0..=2 => advise(
-            warning(
-                "members",
-                format!("{count}: the loss of one stops all locks"),
-            ),
-            "run three or five",
-        ),
+        0..=2 => warning(
+            "members",
+            format!("{count}: the loss of one stops all locks"),
+        )
+        .with_advice("run three or five"),
         count => ok("members", format!("{count}")),
     }
 }
 
 fn active_alarms(alarms: &AlarmResponse) -> Finding {
     if alarms.alarms.is_empty() {
-        return ok("alarms", "none".into());
+        return ok("alarms", "none");
     }
     let names: Vec<_> = alarms
         .alarms
@@ -159,10 +134,8 @@ fn active_alarms(alarms: &AlarmResponse) -> Finding {
             _ => "unknown",
         })
         .collect();
-    advise(
-        finding(Severity::Broken, "alarms", names.join(", ")),
-        "repair the cluster, then run `etcdctl alarm disarm`",
-    )
+    broken("alarms", names.join(", "))
+        .with_advice("repair the cluster, then run `etcdctl alarm disarm`")
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use clinch_core::store::{EventSender, Events};
 use clinch_core::{Name, Result, keeper};
+use clinch_kit::backoff::Backoff;
 use tonic::Streaming;
 use tonic::codegen::tokio_stream::{self, StreamExt};
 
 use crate::changes::steps;
 use crate::client::Client;
-use crate::connection::Connection;
+use crate::connection::Live;
 use crate::error::{CallError, unexpected_reply};
 use crate::lock_state::LockState;
 use crate::wakes::start_after;
@@ -25,7 +26,7 @@ struct PrefixWatch {
     revision: u64,
 }
 
-type Stream = (Connection, Streaming<WatchResponse>);
+type Stream = (Live, Streaming<WatchResponse>);
 
 impl Client {
     pub(crate) async fn events(&self, prefix: &str) -> Result<Events> {
@@ -69,23 +70,23 @@ impl PrefixWatch {
         // The server would end the stream if our side of it ended.
         let messages = tokio_stream::once(WatchRequest { kind }).chain(tokio_stream::pending());
         let session = &self.client.session;
-        let (connection, mut stream) = session
+        let (live, mut stream) = session
             .stream("/etcdserverpb.Watch/Watch", messages)
             .await?;
-        let created: WatchResponse = session.next_message(&connection, &mut stream).await?;
+        let created: WatchResponse = session.next_message(&live, &mut stream).await?;
         if created.canceled {
             return Err(CallError::Status(
                 tonic::Status::unavailable(created.cancel_reason),
                 "watch".into(),
             ));
         }
-        Ok((connection, stream))
+        Ok((live, stream))
     }
 
     async fn run(mut self, stream: Stream, sender: EventSender) {
         let mut stream = Some(stream);
         loop {
-            let (connection, mut responses) = match stream.take() {
+            let (live, mut responses) = match stream.take() {
                 Some(stream) => stream,
                 None => match self.reopen(&sender).await {
                     Some(stream) => stream,
@@ -96,7 +97,7 @@ impl PrefixWatch {
                 let message = tokio::select! {
                     message = responses.message() => message,
                     () = sender.closed() => return,
-                    () = self.client.watches.closed() => return,
+                    () = self.client.watches.closed.wait_closed() => return,
                 };
                 match message {
                     Ok(Some(response)) if !response.canceled => {
@@ -107,13 +108,13 @@ impl PrefixWatch {
                     _ => break,
                 }
             }
-            self.client.session.drop_connection(&connection);
+            self.client.session.give_up(&live);
         }
     }
 
     /// Continues after the last revision, or from a new listing if that revision has been compacted.
     async fn reopen(&mut self, sender: &EventSender) -> Option<Stream> {
-        let mut pause = Duration::from_millis(20);
+        let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
         loop {
             match self.open().await {
                 Ok(stream) => return Some(stream),
@@ -123,11 +124,10 @@ impl PrefixWatch {
                 (self.names, self.revision) = (names, revision);
             }
             tokio::select! {
-                () = self.client.clock.sleep(pause) => {}
+                () = backoff.wait(&self.client.clock) => {}
                 () = sender.closed() => return None,
-                () = self.client.watches.closed() => return None,
+                () = self.client.watches.closed.wait_closed() => return None,
             }
-            pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
 

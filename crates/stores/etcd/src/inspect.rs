@@ -29,8 +29,8 @@ impl Client {
 
     pub(crate) async fn view(&self, name: &Name) -> Result<Option<LockView>> {
         let state = self.list(name).await.map_err(CallError::without_effect)?;
-        let mut left = HashMap::new();
-        self.view_of(name, &state, &mut left)
+        let mut known = HashMap::new();
+        self.view_of(name, &state, &mut known)
             .await
             .map_err(CallError::without_effect)
     }
@@ -40,9 +40,9 @@ impl Client {
             .list_all(prefix)
             .await
             .map_err(CallError::without_effect)?;
-        let (mut views, mut left) = (Vec::new(), HashMap::new());
+        let (mut views, mut known) = (Vec::new(), HashMap::new());
         for (name, state) in names {
-            let view = self.view_of(&name, &state, &mut left).await;
+            let view = self.view_of(&name, &state, &mut known).await;
             views.extend(view.map_err(CallError::without_effect)?);
         }
         Ok(views)
@@ -88,44 +88,39 @@ impl Client {
         }
     }
 
+    /// The view of one name; `known` has the time left of leases that were looked up before.
     async fn view_of(
         &self,
         name: &Name,
         state: &LockState,
-        left: &mut HashMap<i64, Duration>,
+        known: &mut HashMap<i64, Duration>,
     ) -> Result<Option<LockView>, CallError> {
-        let (mut delayed, mut limit) = (Vec::new(), 1);
+        let mut view = LockView::new(name.clone(), 1);
         for (_, delay) in state.running_delays() {
-            let left = self.left(delay.lease, left).await?;
+            let left = self.time_left(delay.lease, known).await?;
             if !left.is_zero() {
-                limit = delay.record.limit;
-                delayed.push(delayed_view(delay, left));
+                view.limit = delay.record.limit;
+                view.delayed.push(delay_view(delay, left));
             }
-        }
-        if state.queue.is_empty() && delayed.is_empty() {
-            return Ok(None);
         }
         let holders = state.holders();
-        let (mut held, mut waiting) = (Vec::new(), Vec::new());
         for (position, (seq, participant)) in state.queue.iter().enumerate() {
-            let lease_left = self.left(participant.lease, left).await?;
-            limit = participant.record.as_ref().map_or(1, |record| record.limit);
+            let left = self.time_left(participant.lease, known).await?;
+            view.limit = participant.record.as_ref().map_or(1, |record| record.limit);
             match position < holders {
-                true => held.push(view(participant, Token::new(*seq, 0), lease_left)),
-                false => waiting.push(view(participant, None, lease_left)),
+                true => {
+                    let token = Token::new(*seq, 0);
+                    view.holders
+                        .push(participant_view(participant, token, left));
+                }
+                false => view.waiters.push(participant_view(participant, None, left)),
             }
         }
-        Ok(Some(LockView {
-            name: name.clone(),
-            limit,
-            holders: held,
-            waiters: waiting,
-            delayed,
-        }))
+        Ok(Some(view).filter(|view| !view.is_empty()))
     }
 
     /// The time left of a lease.
-    async fn left(
+    async fn time_left(
         &self,
         id: i64,
         known: &mut HashMap<i64, Duration>,
@@ -151,48 +146,40 @@ impl Client {
     }
 }
 
-fn view(participant: &Participant, token: Option<Token>, left: Duration) -> PartyView {
-    match &participant.record {
-        Some(record) => PartyView {
-            age: record.age(),
-            lease_left: left.min(record.lease()),
-            ..record_view(record, token)
-        },
-        None => PartyView {
-            owner: participant.owner(),
-            client: ClientId::from_u64(0),
-            host: String::new(),
-            pid: 0,
-            label: None,
-            value: None,
-            units: 1,
-            token,
-            age: Duration::default(),
-            lease_left: left,
-        },
-    }
+fn participant_view(participant: &Participant, token: Option<Token>, left: Duration) -> PartyView {
+    let mut view = match &participant.record {
+        Some(record) => {
+            let mut view = record_view(record);
+            view.age = record.age();
+            view.lease_left = left.min(record.lease());
+            view
+        }
+        None => {
+            let mut view = PartyView::new(participant.owner(), ClientId::from_u64(0));
+            view.age = Duration::ZERO;
+            view.lease_left = left;
+            view
+        }
+    };
+    view.token = token;
+    view
 }
 
-/// A view without times.
-fn record_view(record: &Record, token: Option<Token>) -> PartyView {
-    PartyView {
-        owner: record.owner(),
-        client: record.client(),
-        host: record.host.clone(),
-        pid: record.pid,
-        label: record.shared_label(),
-        value: record.shared_value(),
-        units: record.units,
-        token,
-        age: Duration::MAX,
-        lease_left: Duration::MAX,
-    }
+/// A view without token and times.
+fn record_view(record: &Record) -> PartyView {
+    let mut view = PartyView::new(record.owner(), record.client());
+    view.host = record.host.clone();
+    view.pid = record.pid;
+    view.label = record.shared_label();
+    view.value = record.shared_value();
+    view.units = record.units;
+    view
 }
 
-fn delayed_view(delay: &Delay, left: Duration) -> PartyView {
+fn delay_view(delay: &Delay, left: Duration) -> PartyView {
     // etcd does not keep when the hold ended, so the age is unknown.
-    PartyView {
-        lease_left: left,
-        ..record_view(&delay.record, Token::new(delay.seq, 0))
-    }
+    let mut view = record_view(&delay.record);
+    view.token = Token::new(delay.seq, 0);
+    view.lease_left = left;
+    view
 }

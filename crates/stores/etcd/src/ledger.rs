@@ -1,21 +1,23 @@
-//! Ledger of this client's claims: live ones, and how recent ones ended.
+//! Ledger of this client's claims: live ones with their key slots, and how recent ones ended.
 //!
 //! etcd forgets a claim with its key. The ledger keeps which requests were queued or granted, so that a
 //! repeated request is never created a second time.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use clinch_core::store::{Claim, Grant};
-use clinch_core::{BootTime, LostReason, Name, RequestId};
+use clinch_core::{BootTime, Clock, LostReason, Name, RequestId};
+use clinch_kit::{ledger, lock};
 
 use crate::key_slots::KeySlots;
 use crate::keys::{KeySlot, Keys};
 use crate::leases::Lease;
 use crate::record::Record;
 
-/// How many ended claims are kept.
-const MAX_ENDED: usize = 4096;
+/// How long the end of a claim is kept for repeated requests of this client. Tombstones at etcd refuse
+/// late copies.
+const REMEMBER: Duration = Duration::from_secs(60);
 
 /// A claim of this client.
 #[derive(Debug, Clone)]
@@ -46,53 +48,25 @@ pub(crate) struct EndedClaim {
     pub(crate) reason: LostReason,
 }
 
-#[derive(Debug)]
-struct State {
-    live: HashMap<RequestId, OwnClaim>,
-    ended: HashMap<RequestId, EndedClaim>,
-    /// Ended claims, oldest first.
-    order: VecDeque<RequestId>,
-    slots: KeySlots,
-}
-
-impl State {
-    /// Removes a live claim. Its key slot is free again if no trace of the claim can be left or arrive.
-    fn remove(&mut self, request: RequestId, clean: bool) -> Option<OwnClaim> {
-        let own = self.live.remove(&request)?;
-        if clean && !own.unconfirmed {
-            self.slots.free(own.slot);
-        }
-        Some(own)
-    }
-}
-
 /// The claims of this client.
 #[derive(Debug)]
-pub(crate) struct Ledger(Mutex<State>);
+pub(crate) struct Ledger {
+    claims: ledger::Ledger<OwnClaim, EndedClaim>,
+    slots: Mutex<KeySlots>,
+}
 
 impl Ledger {
-    pub(crate) fn new(client: u64) -> Self {
-        Self(Mutex::new(State {
-            live: HashMap::new(),
-            ended: HashMap::new(),
-            order: VecDeque::new(),
-            slots: KeySlots::new(client),
-        }))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn new(clock: Clock, client: u64) -> Self {
+        Self {
+            claims: ledger::Ledger::new(clock, REMEMBER),
+            slots: Mutex::new(KeySlots::new(client)),
+        }
     }
 
     /// Enters the claim, before a request that creates it is sent, or finds it as it was entered before.
     pub(crate) fn enter(&self, claim: &Claim, keys: &Keys) -> Result<OwnClaim, EndedClaim> {
-        let mut state = self.state();
-        if let Some(ended) = state.ended.get(&claim.request) {
-            return Err(*ended);
-        }
-        let State { live, slots, .. } = &mut *state;
-        let own = live.entry(claim.request).or_insert_with(|| {
-            let slot = slots.take(&claim.name);
+        self.claims.enter(claim.request, || {
+            let slot = lock(&self.slots).take(&claim.name);
             OwnClaim {
                 name: claim.name.clone(),
                 slot,
@@ -107,51 +81,47 @@ impl Ledger {
                 recorded: None,
                 releasing: false,
             }
-        });
-        Ok(own.clone())
+        })
     }
 
     pub(crate) fn get(&self, request: RequestId) -> Option<OwnClaim> {
-        self.state().live.get(&request).cloned()
+        self.claims.get(request)
     }
 
     /// Changes the entry of a live claim; does nothing if there is none.
     pub(crate) fn update(&self, request: RequestId, change: impl FnOnce(&mut OwnClaim)) {
-        if let Some(own) = self.state().live.get_mut(&request) {
-            change(own);
-        }
+        self.claims.update(request, change);
     }
 
     /// Removes a claim that never existed at etcd and cannot arrive any more.
     pub(crate) fn forget(&self, request: RequestId) {
-        self.state().remove(request, true);
+        self.free_slot(self.claims.forget(request));
     }
 
     /// Marks a claim as ended. Its key slot is free again only if this client deleted the key: otherwise
     /// a copy of the claim may still arrive, or its delay key may remain.
     pub(crate) fn end(&self, request: RequestId, reason: LostReason) {
-        let mut state = self.state();
-        let own = state.remove(request, reason == LostReason::Released);
-        let seq = own.and_then(|own| own.seq);
-        if state.ended.contains_key(&request) {
-            return;
+        let ended = self.claims.end(request, |own| EndedClaim {
+            seq: own.and_then(|own| own.seq),
+            reason,
+        });
+        if reason == LostReason::Released {
+            self.free_slot(ended);
         }
-        state.ended.insert(request, EndedClaim { seq, reason });
-        state.order.push_back(request);
-        if state.order.len() > MAX_ENDED
-            && let Some(oldest) = state.order.pop_front()
-        {
-            state.ended.remove(&oldest);
+    }
+
+    fn free_slot(&self, own: Option<OwnClaim>) {
+        if let Some(own) = own.filter(|own| !own.unconfirmed) {
+            lock(&self.slots).free(own.slot);
         }
     }
 
     pub(crate) fn ended(&self, request: RequestId) -> Option<EndedClaim> {
-        self.state().ended.get(&request).copied()
+        self.claims.ended(request)
     }
 
     /// Whether any live claim has a lock-delay.
     pub(crate) fn has_delays(&self) -> bool {
-        let state = self.state();
-        state.live.values().any(|own| own.delay_key.is_some())
+        self.claims.any(|own| own.delay_key.is_some())
     }
 }

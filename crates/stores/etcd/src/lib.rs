@@ -8,6 +8,7 @@
 //! **No `protoc`.** The few messages that a lock needs are written by hand in `wire`, with prost's
 //! derive; there are no `.proto` files, no generated code and no build script.
 
+mod admin;
 mod changes;
 mod claim;
 mod cleanup;
@@ -18,7 +19,6 @@ mod doctor;
 mod error;
 mod events;
 pub mod fence;
-mod floor;
 mod info;
 mod inspect;
 mod key_slots;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clinch_core::store::Predecessor;
-use clinch_core::store::line::{self, Place};
+use clinch_core::store::fifo::{self, Place};
 use clinch_core::{OwnerId, RequestId};
 
 use crate::keys::{KeySlot, Kind};
@@ -152,7 +152,7 @@ impl LockState {
 
     /// How many claims hold, counted from the front of the queue.
     pub(crate) fn holders(&self) -> usize {
-        line::holders(self.delayed_units(), self.places())
+        fifo::holders(self.delayed_units(), self.places())
     }
 
     /// Whether the claim with this sequence number holds or waits; `None` if it does not exist.
@@ -167,7 +167,7 @@ impl LockState {
     /// Whether one more claim at the end of the queue would hold at once.
     pub(crate) fn has_room(&self, place: Place) -> bool {
         let all = self.queue.len() + 1;
-        line::holders(self.delayed_units(), self.places().chain([place])) == all
+        fifo::holders(self.delayed_units(), self.places().chain([place])) == all
     }
 
     /// The limit in use, if it is another one.

@@ -67,11 +67,8 @@ impl EndRecord {
     }
 
     pub(crate) fn predecessor(&self) -> Predecessor {
-        Predecessor {
-            ending: self.ending(),
-            seq: self.seq,
-            owner: OwnerId::new(self.owner.as_str()),
-        }
+        let owner = OwnerId::new(self.owner.as_str());
+        Predecessor::new(self.ending(), self.seq, owner)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::store::Claim;
-use clinch_core::store::line::Place;
+use clinch_core::store::fifo::Place;
 use clinch_core::{ClientId, OwnerId, RequestId};
 use prost::Message;
 

@@ -75,11 +75,10 @@ impl Client {
                     .ensure(&at.lease, at.confirmed, term, at.until)
                     .await?;
                 match self.watches.watch(&at.claim.name, request, seq, state) {
-                    Watched::Waits => Ok(Some(ClaimReply::Queued(Queued {
-                        ahead,
-                        retry_after: None,
-                        wakes_kept: true,
-                    }))),
+                    Watched::Waits => {
+                        let queued = Queued::new(ahead, None).with_wakes_kept(true);
+                        Ok(Some(ClaimReply::Queued(queued)))
+                    }
                     Watched::Granted(grant) => {
                         self.grant_after_waiting(at, seq, grant.predecessor, false, term)
                             .await
@@ -118,7 +117,7 @@ impl Client {
         predecessor: Option<Predecessor>,
         term: u64,
     ) -> Result<Option<ClaimReply>, CallError> {
-        let grant = Grant { seq, predecessor };
+        let grant = Grant::new(seq, predecessor);
         let now = self.clock.now();
         self.ledger.update(at.claim.request, |own| {
             own.recorded = own.recorded.or(Some(now));

@@ -6,19 +6,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Hold, LockView,
-    OpenContext, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Claim, ClaimReply, Freshness, Hold, OpenContext, ReleaseReply, RenewReply, Renewal, Store,
+    StoreInfo, Suspicions, Wakes,
 };
-use clinch_core::{ClientId, Error, ErrorKind, Name, Result, keeper};
+use clinch_core::{Name, Result, keeper};
 
 use crate::client::Client;
 use crate::config::Config;
 use crate::connection::Session;
 use crate::error::CallError;
-use crate::floor::{LockBaton, PutFloor};
+use crate::info::INFO;
 use crate::keys::Keys;
 use crate::leases::Leases;
-use crate::{doctor, info};
 
 /// Locks on etcd.
 ///
@@ -34,14 +33,13 @@ use crate::{doctor, info};
 #[derive(Debug)]
 pub struct EtcdStore {
     info: StoreInfo,
-    me: ClientId,
-    client: Client,
+    pub(crate) client: Client,
 }
 
 impl EtcdStore {
     pub(crate) async fn connect(config: Arc<Config>, context: OpenContext) -> Result<Self> {
         let me = context.identity.info().id;
-        let session = Session::new(config, context.clock);
+        let session = Session::new(config, context.clock, context.operations);
         let keys = Keys::new(&context.namespace);
         // A client may open several stores; their key slots and leases must differ.
         static STORES: AtomicU64 = AtomicU64::new(0);
@@ -59,7 +57,6 @@ impl EtcdStore {
         info.limits.min_lease = minimum.max(Duration::from_secs(1));
         Ok(Self {
             info,
-            me,
             client: Client::new(session, keys, leases, unique),
         })
     }
@@ -71,19 +68,8 @@ impl EtcdStore {
     /// assert_eq!(info.limits.lease_step, std::time::Duration::from_secs(1));
     /// ```
     pub fn describe() -> StoreInfo {
-        info::describe()
+        INFO
     }
-
-    fn check_open(&self) -> Result<()> {
-        match self.client.watches.is_closed() {
-            true => Err(Error::new(ErrorKind::Closed, "the store was closed").with_store("etcd")),
-            false => Ok(()),
-        }
-    }
-}
-
-fn explain(error: Error) -> Error {
-    error.or_store("etcd")
 }
 
 #[async_trait]
@@ -93,8 +79,7 @@ impl Store for EtcdStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
-        self.check_open()?;
-        self.client.claim(claim).await.map_err(explain)
+        self.client.claim(claim).await
     }
 
     fn wakes(&self, claim: &Claim) -> Wakes {
@@ -102,65 +87,23 @@ impl Store for EtcdStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
-        self.check_open()?;
-        self.client.renew(renewals).await.map_err(explain)
+        self.client.renew(renewals).await
+    }
+
+    fn suspicions(&self) -> Suspicions {
+        Suspicions::none()
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
-        self.client.release(hold).await.map_err(explain)
+        self.client.release(hold).await
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        self.client.withdraw(claim).await.map_err(explain)
+        self.client.withdraw(claim).await
     }
 
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
-        self.check_open()?;
-        self.client.check(name, seq).await.map_err(explain)
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        self.check_open()?;
-        self.client.views(prefix).await.map_err(explain)
-    }
-
-    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
-        self.check_open()?;
-        self.client.view(name).await.map_err(explain)
-    }
-
-    async fn events(&self, prefix: &str) -> Result<Events> {
-        self.check_open()?;
-        self.client.events(prefix).await.map_err(explain)
-    }
-
-    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
-        self.check_open()?;
-        self.client.evict(name, seq).await.map_err(explain)
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.check_open()?;
-        let minimum = self.info.limits.min_lease;
-        doctor::examine(&self.client, minimum)
-            .await
-            .map_err(explain)
-    }
-
-    fn operations(&self) -> u64 {
-        self.client.session.requests()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let (session, leases) = (self.client.session.clone(), &self.client.leases);
-        let floor = PutFloor::new(session, leases, &self.me.to_string()).await;
-        Ok(Some(Box::new(floor.map_err(explain)?)))
-    }
-
-    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        let (session, leases) = (self.client.session.clone(), &self.client.leases);
-        let baton = LockBaton::new(session, leases, name).await;
-        Ok(Some(Box::new(baton.map_err(explain)?)))
+        self.client.check(name, seq).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -169,7 +112,7 @@ impl Store for EtcdStore {
         let delay_leases = !self.client.ledger.has_delays();
         let revoked = self.client.leases.revoke_all(delay_leases).await;
         self.client.session.close();
-        revoked.map_err(explain)
+        revoked
     }
 }
 

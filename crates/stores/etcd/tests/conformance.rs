@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_etcd::EtcdStore;
 use clinch_testkit::conformance::{self, Case, Place, Subject};
 use clinch_testkit::servers::{Etcd, EtcdCluster};
@@ -89,7 +89,7 @@ impl<S: Servers> Subject for Shared<S> {
         }))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_etcd::open(&url.parse()?, context).await
     }
 
@@ -157,7 +157,7 @@ impl Subject for Dedicated {
         Ok(Box::new(Server(Etcd::start()?)))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_etcd::open(&url.parse()?, context).await
     }
 

@@ -6,4 +6,5 @@ mod session;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use session::{Connection, Session};
+pub(crate) use connect::Connection;
+pub(crate) use session::{Live, Session};

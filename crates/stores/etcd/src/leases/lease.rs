@@ -1,9 +1,10 @@
 //! One lease, and until when it is confirmed to live.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use clinch_core::BootTime;
+use clinch_kit::lock;
 
 /// A lease at etcd.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Lease {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// A reply of this term, to a request sent at this time, says that the lease lives.

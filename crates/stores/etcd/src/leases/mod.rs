@@ -11,10 +11,11 @@ mod retention;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use clinch_core::{BootTime, Effect, Error, ErrorKind, Result, keeper};
+use clinch_kit::lock;
 use tonic::codegen::tokio_stream;
 
 use crate::connection::Session;
@@ -65,7 +66,7 @@ impl Leases {
     }
 
     fn pool(&self) -> MutexGuard<'_, HashMap<Length, Arc<Lease>>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pool)
     }
 
     /// A unique lease id, derived from the client's random id and a counter.
@@ -197,9 +198,8 @@ impl Leases {
     async fn keep_alive_id(&self, id: i64) -> Result<(Duration, u64), CallError> {
         let path = "/etcdserverpb.Lease/LeaseKeepAlive";
         let message = tokio_stream::iter([LeaseKeepAliveRequest { id }]);
-        let (connection, mut stream) = self.session.stream(path, message).await?;
-        let reply: LeaseKeepAliveResponse =
-            self.session.next_message(&connection, &mut stream).await?;
+        let (live, mut stream) = self.session.stream(path, message).await?;
+        let reply: LeaseKeepAliveResponse = self.session.next_message(&live, &mut stream).await?;
         if reply.id != id {
             return Err(unexpected_reply().into());
         }

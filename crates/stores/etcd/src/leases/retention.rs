@@ -1,17 +1,16 @@
 //! The retention lease: end records, grant records and tombstones are attached to it and expire with it.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use clinch_core::{BootTime, Result};
+use clinch_kit::lock;
 
 use super::{Leases, seconds};
 use crate::error::CallError;
 
 impl Leases {
     pub(super) fn current_retention(&self) -> MutexGuard<'_, Option<(i64, BootTime)>> {
-        self.retention
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.retention)
     }
 
     /// The retention lease; it lives for at least `remember` from now.

@@ -8,11 +8,13 @@
 mod stream;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use clinch_core::store::{Grant, WakeBook};
+use clinch_core::store::{Grant, WakeRegistry};
 use clinch_core::{BootTime, Name, RequestId};
+use clinch_kit::closed::Closed;
+use clinch_kit::lock;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::connection::Session;
@@ -44,7 +46,6 @@ struct Watching {
     /// The open stream: its number, and where its requests go.
     stream: Option<(u64, UnboundedSender<WatchRequest>)>,
     streams: u64,
-    closed: bool,
 }
 
 /// The outcome of watching for a claim.
@@ -61,10 +62,10 @@ pub(crate) enum Watched {
 pub(crate) struct Watches {
     session: Arc<Session>,
     keys: Keys,
-    pub(crate) wakes: WakeBook,
+    pub(crate) wakes: WakeRegistry,
     watching: Mutex<Watching>,
     recorder: GrantRecorder,
-    closed: tokio::sync::watch::Sender<bool>,
+    pub(crate) closed: Closed,
 }
 
 impl Watches {
@@ -72,15 +73,11 @@ impl Watches {
         Arc::new(Self {
             session,
             keys,
-            wakes: WakeBook::default(),
+            wakes: WakeRegistry::default(),
             watching: Mutex::default(),
             recorder,
-            closed: tokio::sync::watch::Sender::new(false),
+            closed: Closed::default(),
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Watching> {
-        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Watches a name for the claim with this sequence number, which waits in this listing.
@@ -92,8 +89,9 @@ impl Watches {
         listing: LockState,
     ) -> Watched {
         let now = self.session.clock.now();
-        let mut watching = self.lock();
-        if watching.closed {
+        let mut watching = lock(&self.watching);
+        // Under the lock: `close` sets the flag before it clears the names.
+        if self.closed.is_closed() {
             return Watched::Waits;
         }
         watching.prune(now);
@@ -101,7 +99,7 @@ impl Watches {
             match watched.state.standing(seq) {
                 Some(Standing::Holds) => {
                     let predecessor = watched.state.predecessor(seq);
-                    return Watched::Granted(Grant { seq, predecessor });
+                    return Watched::Granted(Grant::new(seq, predecessor));
                 }
                 None if watched.state.revision >= seq => return Watched::Gone,
                 _ => {
@@ -134,7 +132,7 @@ impl Watches {
     /// The claim does not wait any more.
     pub(crate) fn unwatch(&self, name: &Name, request: RequestId) {
         let now = self.session.clock.now();
-        let mut watching = self.lock();
+        let mut watching = lock(&self.watching);
         if let Some(watched) = watching.names.get_mut(name)
             && watched.waiting.remove(&request).is_some()
         {
@@ -143,20 +141,9 @@ impl Watches {
         }
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.lock().closed
-    }
-
-    /// Waits until the client is closed.
-    pub(crate) async fn closed(&self) {
-        // It cannot fail: `self` owns the sender.
-        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
-    }
-
     pub(crate) fn close(&self) {
-        self.closed.send_replace(true);
-        let old = std::mem::take(&mut *self.lock());
-        self.lock().closed = true;
+        self.closed.close();
+        let old = std::mem::take(&mut *lock(&self.watching));
         drop(old);
         self.wakes.close();
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use clinch_core::keeper;
 use clinch_core::store::{EventKind, Grant, Wake};
+use clinch_kit::lock;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tonic::codegen::tokio_stream::wrappers::UnboundedReceiverStream;
 
@@ -33,7 +34,7 @@ impl Watches {
     }
 
     fn on_response(&self, stream: u64, response: &WatchResponse) {
-        let mut watching = self.lock();
+        let mut watching = lock(&self.watching);
         if !watching.is_current(stream) {
             return;
         }
@@ -63,11 +64,8 @@ impl Watches {
             }
             match change.kind {
                 EventKind::Granted => {
-                    let grant = Grant {
-                        seq: change.seq,
-                        predecessor: watched.state.predecessor(change.seq),
-                    };
-                    woken.push((request, Some(grant)));
+                    let predecessor = watched.state.predecessor(change.seq);
+                    woken.push((request, Some(Grant::new(change.seq, predecessor))));
                 }
                 EventKind::Queued | EventKind::Published => continue,
                 // Its key is gone; the repeated claim reads why.
@@ -87,7 +85,7 @@ impl Watches {
 
     /// The stream has ended: the local copies may be outdated, so all waiters repeat their claims.
     fn on_end(&self, stream: u64) {
-        let mut watching = self.lock();
+        let mut watching = lock(&self.watching);
         if watching.is_current(stream) {
             watching.stream = None;
             watching.names.clear();
@@ -107,7 +105,7 @@ async fn receive(
 ) {
     let messages = UnboundedReceiverStream::new(messages);
     match session.stream("/etcdserverpb.Watch/Watch", messages).await {
-        Ok((connection, mut stream)) => loop {
+        Ok((live, mut stream)) => loop {
             match stream.message().await {
                 Ok(Some(response)) => {
                     let Some(watches) = watches.upgrade() else {
@@ -118,7 +116,7 @@ async fn receive(
                 Ok(None) => break,
                 Err(status) => {
                     tracing::debug!(%status, "a watch stream has ended");
-                    session.drop_connection(&connection);
+                    session.give_up(&live);
                     break;
                 }
             }

@@ -1,4 +1,4 @@
-//! Leases, and the server's own lock, which the benchmark measures.
+//! Leases.
 
 use super::Header;
 
@@ -64,32 +64,4 @@ pub(crate) struct LeaseTimeToLiveResponse {
     /// Whole seconds left; negative: the lease does not exist.
     #[prost(int64, tag = "3")]
     pub(crate) ttl: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct LockRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(crate) name: Vec<u8>,
-    #[prost(int64, tag = "2")]
-    pub(crate) lease: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct LockResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(crate) key: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct UnlockRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(crate) key: Vec<u8>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
-pub(crate) struct UnlockResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
 }

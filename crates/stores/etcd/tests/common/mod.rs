@@ -16,7 +16,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{OpenContext, Store};
+use clinch_core::store::{Admin, OpenContext};
 use clinch_core::{Clinch, Guard, Result, StoreUrl};
 use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, pass, renewal};
@@ -31,7 +31,7 @@ const UNREACHABLE_AFTER: Duration = Duration::from_secs(120);
 pub(crate) struct Ours;
 
 impl Opens for Ours {
-    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_etcd::open(url, context).await
     }
 }

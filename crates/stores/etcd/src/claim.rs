@@ -59,31 +59,31 @@ impl Client {
     }
 
     /// Creates the claim, or finds that it exists; `None`: begin again.
-    async fn create(&self, at: &Attempt<'_>) -> Result<Option<ClaimReply>, CallError> {
-        let (name, request) = (&at.claim.name, at.claim.request);
+    async fn create(&self, attempt: &Attempt<'_>) -> Result<Option<ClaimReply>, CallError> {
+        let (name, request) = (&attempt.claim.name, attempt.claim.request);
         let absent = [
-            txn::absent(&at.own.key),
+            txn::absent(&attempt.own.key),
             txn::absent(&self.keys.gone(name, request)),
         ];
         let mut free = absent.to_vec();
         free.push(txn::empty(self.keys.claims(name)));
         free.push(txn::empty(self.keys.delays(name)));
-        let record = grant_record(0, &at.claim.owner);
+        let record = grant_record(0, &attempt.claim.owner);
         let mut take = vec![
-            txn::replace(&self.keys.held(name), record, at.retention),
+            txn::replace(&self.keys.held(name), record, attempt.retention),
             txn::get(&self.keys.ended(name)),
-            at.put(),
+            attempt.put(),
         ];
-        take.extend(at.put_delay(0));
+        take.extend(attempt.put_delay(0));
         let mut look: Vec<Op> = self.listing(name).into();
         look.push(txn::get(&self.keys.gone(name, request)));
-        let otherwise = match at.claim.queue {
+        let otherwise = match attempt.claim.queue {
             false => look,
             true => {
                 let mut compare = absent.to_vec();
-                let others = self.keys.other_limits(name, at.claim.limit);
+                let others = self.keys.other_limits(name, attempt.claim.limit);
                 compare.extend(others.into_iter().map(txn::empty));
-                let mut enqueue = vec![at.put()];
+                let mut enqueue = vec![attempt.put()];
                 enqueue.extend(self.listing(name));
                 vec![txn::nested(TxnRequest {
                     compare,
@@ -97,7 +97,7 @@ impl Client {
             success: take,
             failure: otherwise,
         };
-        let mut reply = self.send_create(at, txn).await?;
+        let mut reply = self.send_create(attempt, txn).await?;
         if reply.succeeded {
             let mut before = LockState::new(reply.revision);
             if let Some(kv) = reply.previous()? {
@@ -108,21 +108,21 @@ impl Client {
             }
             let seq = checked_seq(reply.revision)?;
             return self
-                .grant(at, seq, before.predecessor(seq), reply.term)
+                .grant(attempt, seq, before.predecessor(seq), reply.term)
                 .await;
         }
-        if at.claim.queue {
+        if attempt.claim.queue {
             reply = reply.nested()?;
             if reply.succeeded {
                 reply.skip(1);
                 let state = self.read_listing(name, &mut reply)?;
-                return self.reply_to(at, state, reply.term).await;
+                return self.reply_to(attempt, state, reply.term).await;
             }
         }
         let state = self.read_listing(name, &mut reply)?;
         let gone = reply.key()?;
         if state.find(request).is_some() {
-            return self.reply_to(at, state, reply.term).await;
+            return self.reply_to(attempt, state, reply.term).await;
         }
         if let Some(gone) = gone {
             let ending = EndRecord::read(&gone.value).map(|end| end.ending());
@@ -130,58 +130,62 @@ impl Client {
             self.ledger.end(request, reason);
             return Ok(Some(ClaimReply::Gone(reason)));
         }
-        self.not_created(at, state).await
+        self.not_created(attempt, state).await
     }
 
     /// The claim does not exist and was not created: the name is taken, or has another limit.
     async fn not_created(
         &self,
-        at: &Attempt<'_>,
+        attempt: &Attempt<'_>,
         state: LockState,
     ) -> Result<Option<ClaimReply>, CallError> {
-        let name = &at.claim.name;
-        if let Some(other) = state.other_limit(at.claim.limit) {
-            self.withdraw_copies(at).await?;
-            return Err(mismatch(name, other, at.claim.limit).into());
+        let name = &attempt.claim.name;
+        if let Some(other) = state.other_limit(attempt.claim.limit) {
+            self.withdraw_copies(attempt).await?;
+            return Err(mismatch(name, other, attempt.claim.limit).into());
         }
-        if at.claim.queue {
+        if attempt.claim.queue {
             // What prevented it is gone already.
             return Ok(None);
         }
-        if !state.has_room(at.own.record.place()) {
-            self.withdraw_copies(at).await?;
+        if !state.has_room(attempt.own.record.place()) {
+            self.withdraw_copies(attempt).await?;
             return Ok(Some(ClaimReply::Busy(Busy::default())));
         }
         // There is room: optimistic concurrency, create the claim if nothing was created since the listing.
         let mut compare = vec![
-            txn::absent(&at.own.key),
-            txn::absent(&self.keys.gone(name, at.claim.request)),
+            txn::absent(&attempt.own.key),
+            txn::absent(&self.keys.gone(name, attempt.claim.request)),
         ];
         for range in [self.keys.claims(name), self.keys.delays(name)] {
             compare.push(txn::none_after(range, state.revision));
         }
-        let mut success = vec![at.put()];
-        success.extend(at.put_delay(0));
-        let record = grant_record(0, &at.claim.owner);
-        success.push(txn::put(&self.keys.held(name), record, at.retention));
+        let mut success = vec![attempt.put()];
+        success.extend(attempt.put_delay(0));
+        let record = grant_record(0, &attempt.claim.owner);
+        success.push(txn::put(&self.keys.held(name), record, attempt.retention));
         let reply = self
-            .send_create(at, TxnRequest::when(compare, success))
+            .send_create(attempt, TxnRequest::when(compare, success))
             .await?;
         if !reply.succeeded {
             return Ok(None);
         }
         let seq = checked_seq(reply.revision)?;
-        self.grant(at, seq, state.predecessor(seq), reply.term)
+        self.grant(attempt, seq, state.predecessor(seq), reply.term)
             .await
     }
 
     /// Runs a transaction that may create the claim. While its outcome is unknown, the claim is marked as
     /// unconfirmed.
-    async fn send_create(&self, at: &Attempt<'_>, txn: TxnRequest) -> Result<TxnReply, CallError> {
-        let (request, before) = (at.claim.request, at.own.unconfirmed);
+    async fn send_create(
+        &self,
+        attempt: &Attempt<'_>,
+        txn: TxnRequest,
+    ) -> Result<TxnReply, CallError> {
+        let (request, before) = (attempt.claim.request, attempt.own.unconfirmed);
         self.ledger.update(request, |own| {
             own.unconfirmed = true;
-            own.lease = Some(at.lease.clone());
+            own.lease = Some(attempt.lease.clone());
         });
         let reply = txn::run(&self.session, txn).await;
         let definite = match &reply {
@@ -195,54 +199,58 @@ impl Client {
     }
 
     /// Before a "no": ensures that no earlier copy of the claim arrives after it.
-    async fn withdraw_copies(&self, at: &Attempt<'_>) -> Result<(), CallError> {
-        match at.own.unconfirmed {
-            true => self.withdraw_unconfirmed(at.claim).await,
+    async fn withdraw_copies(&self, attempt: &Attempt<'_>) -> Result<(), CallError> {
+        match attempt.own.unconfirmed {
+            true => self.withdraw_unconfirmed(attempt.claim).await,
             false => {
-                self.ledger.forget(at.claim.request);
+                self.ledger.forget(attempt.claim.request);
                 Ok(())
             }
         }
     }
 
     /// Repeats a claim that existed with this sequence number; moves it to the attempt's lease if needed.
-    async fn repeat(&self, at: &Attempt<'_>, seq: u64) -> Result<Option<ClaimReply>, CallError> {
-        let (name, request) = (&at.claim.name, at.claim.request);
-        let same_lease = at
+    async fn repeat(
+        &self,
+        attempt: &Attempt<'_>,
+        seq: u64,
+    ) -> Result<Option<ClaimReply>, CallError> {
+        let (name, request) = (&attempt.claim.name, attempt.claim.request);
+        let same_lease = attempt
             .own
             .lease
             .as_ref()
-            .is_some_and(|lease| lease.id == at.lease.id);
+            .is_some_and(|lease| lease.id == attempt.lease.id);
         let mut success = Vec::new();
-        let mut record = at.own.record.clone();
-        record.set_lease(at.claim.lease);
+        let mut record = attempt.own.record.clone();
+        record.set_lease(attempt.claim.lease);
         if !same_lease {
-            success.push(txn::put(&at.own.key, record.bytes(), at.lease.id));
-            if at.own.grant.is_some() {
-                success.extend(at.put_delay(seq));
+            success.push(txn::put(&attempt.own.key, record.bytes(), attempt.lease.id));
+            if attempt.own.grant.is_some() {
+                success.extend(attempt.put_delay(seq));
             }
         }
         let puts = success.len();
         success.extend(self.listing(name));
         let txn = TxnRequest {
-            compare: vec![txn::created(&at.own.key, seq)],
+            compare: vec![txn::created(&attempt.own.key, seq)],
             success,
             failure: self.read_end(name, request).into(),
         };
         let mut reply = txn::run(&self.session, txn).await?;
         if !reply.succeeded {
-            let reason = self.end_reason(&at.own, &mut reply)?;
-            self.lost(&at.own, request, reason);
+            let reason = self.end_reason(&attempt.own, &mut reply)?;
+            self.lost(&attempt.own, request, reason);
             return Ok(Some(ClaimReply::Gone(reason)));
         }
         if !same_lease {
             self.ledger.update(request, |own| {
-                own.lease = Some(at.lease.clone());
+                own.lease = Some(attempt.lease.clone());
                 own.record = record;
             });
         }
         reply.skip(puts);
         let state = self.read_listing(name, &mut reply)?;
-        self.reply_to(at, state, reply.term).await
+        self.reply_to(attempt, state, reply.term).await
     }
 }

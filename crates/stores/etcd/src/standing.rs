@@ -45,14 +45,14 @@ impl Client {
     /// The reply to a claim whose key is in this listing; `None`: begin again.
     pub(crate) async fn reply_to(
         &self,
-        at: &Attempt<'_>,
+        attempt: &Attempt<'_>,
         state: LockState,
         term: u64,
     ) -> Result<Option<ClaimReply>, CallError> {
-        let request = at.claim.request;
+        let request = attempt.claim.request;
         let (seq, found) = state.find(request).ok_or_else(unexpected_reply)?;
         let seq = checked_seq(seq)?;
-        let other_lease = found.lease != at.lease.id;
+        let other_lease = found.lease != attempt.lease.id;
         self.ledger.update(request, |own| own.seq = Some(seq));
         if other_lease {
             // An earlier attempt put it on another lease: the next round moves it.
@@ -61,26 +61,26 @@ impl Client {
         }
         let known = self.ledger.get(request).and_then(|own| own.grant);
         if let Some(grant) = known {
-            return self.grant(at, seq, grant.predecessor, term).await;
+            return self.grant(attempt, seq, grant.predecessor, term).await;
         }
         match state.standing(seq).ok_or_else(unexpected_reply)? {
             Standing::Holds => {
                 let predecessor = state.predecessor(seq);
-                let has_delay_key = state.delays.contains_key(&at.own.slot);
-                self.grant_after_waiting(at, seq, predecessor, has_delay_key, term)
+                let has_delay_key = state.delays.contains_key(&attempt.own.slot);
+                self.grant_after_waiting(attempt, seq, predecessor, has_delay_key, term)
                     .await
             }
             Standing::Waits { ahead } => {
                 self.leases
-                    .ensure(&at.lease, at.confirmed, term, at.until)
+                    .ensure(&attempt.lease, attempt.confirmed, term, attempt.until)
                     .await?;
-                match self.watches.watch(&at.claim.name, request, seq, state) {
+                match self.watches.watch(&attempt.claim.name, request, seq, state) {
                     Watched::Waits => {
                         let queued = Queued::new(ahead, None).with_wakes_kept(true);
                         Ok(Some(ClaimReply::Queued(queued)))
                     }
                     Watched::Granted(grant) => {
-                        self.grant_after_waiting(at, seq, grant.predecessor, false, term)
+                        self.grant_after_waiting(attempt, seq, grant.predecessor, false, term)
                             .await
                     }
                     // The next round reads why.
@@ -93,40 +93,41 @@ impl Client {
     /// The claim has reached the front of the queue; its delay key is put if it is missing.
     async fn grant_after_waiting(
         &self,
-        at: &Attempt<'_>,
+        attempt: &Attempt<'_>,
         seq: u64,
         predecessor: Option<Predecessor>,
         has_delay_key: bool,
         term: u64,
     ) -> Result<Option<ClaimReply>, CallError> {
-        if let (false, Some(put)) = (has_delay_key, at.put_delay(seq)) {
-            let txn = TxnRequest::when(vec![txn::created(&at.own.key, seq)], vec![put]);
+        if let (false, Some(put)) = (has_delay_key, attempt.put_delay(seq)) {
+            let txn = TxnRequest::when(vec![txn::created(&attempt.own.key, seq)], vec![put]);
             if !txn::run(&self.session, txn).await?.succeeded {
                 return Ok(None);
             }
         }
-        self.recorder.record_later(at.claim.request);
-        self.grant(at, seq, predecessor, term).await
+        self.recorder.record_later(attempt.claim.request);
+        self.grant(attempt, seq, predecessor, term).await
     }
 
     /// Enters the grant, and ensures that its lease lives long enough.
     pub(crate) async fn grant(
         &self,
-        at: &Attempt<'_>,
+        attempt: &Attempt<'_>,
         seq: u64,
         predecessor: Option<Predecessor>,
         term: u64,
     ) -> Result<Option<ClaimReply>, CallError> {
         let grant = Grant::new(seq, predecessor);
         let now = self.clock.now();
-        self.ledger.update(at.claim.request, |own| {
+        self.ledger.update(attempt.claim.request, |own| {
             own.recorded = own.recorded.or(Some(now));
             own.seq = Some(seq);
             own.grant = Some(grant.clone());
         });
-        self.watches.unwatch(&at.claim.name, at.claim.request);
+        self.watches
+            .unwatch(&attempt.claim.name, attempt.claim.request);
         self.leases
-            .ensure(&at.lease, at.confirmed, term, at.until)
+            .ensure(&attempt.lease, attempt.confirmed, term, attempt.until)
             .await?;
         Ok(Some(ClaimReply::Granted(grant)))
     }

@@ -46,7 +46,7 @@ pub(crate) struct LeaseKeepAliveResponse {
     pub(crate) header: Option<Header>,
     #[prost(int64, tag = "2")]
     pub(crate) id: i64,
-    /// 0: there is no such lease.
+    /// 0: the lease does not exist.
     #[prost(int64, tag = "3")]
     pub(crate) ttl: i64,
 }
@@ -61,7 +61,7 @@ pub(crate) struct LeaseTimeToLiveRequest {
 pub(crate) struct LeaseTimeToLiveResponse {
     #[prost(message, optional, tag = "1")]
     pub(crate) header: Option<Header>,
-    /// Whole seconds left; below 0: there is no such lease.
+    /// Whole seconds left; negative: the lease does not exist.
     #[prost(int64, tag = "3")]
     pub(crate) ttl: i64,
 }

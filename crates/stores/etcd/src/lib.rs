@@ -19,6 +19,8 @@ mod doctor;
 mod error;
 mod events;
 pub mod fence;
+#[doc(hidden)]
+pub mod raw;
 mod info;
 mod inspect;
 mod key_slots;

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
+use clinch_core::store::Operations;
 use clinch_core::{Clock, Error, Result, StoreUrl};
 use tonic::Status;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 
 use crate::config::Config;
-use crate::error::Trouble;
-use crate::session::Session;
+use crate::connection::Members;
+use crate::error::CallError;
 
 /// One connection.
 #[derive(Debug, Clone)]
@@ -24,7 +25,8 @@ pub struct Connection {
 /// Connects. The connection lives on the runtime that polls this.
 pub async fn connect(url: &StoreUrl) -> Result<Connection> {
     let config = Arc::new(Config::from_url(url)?);
-    let live = Session::new(config, Clock::boot()).connect().await?;
+    let members = Members::new(config, Clock::boot(), Operations::default());
+    let live = members.connect_to_any().await?;
     Ok(Connection {
         channel: live.channel,
         token: live.token,
@@ -33,5 +35,5 @@ pub async fn connect(url: &StoreUrl) -> Result<Connection> {
 
 /// An error of the driver.
 pub fn error(status: Status) -> Error {
-    Trouble::Theirs(status, "etcd".to_owned()).into()
+    CallError::Status(status, "etcd".to_owned()).into()
 }

@@ -22,6 +22,8 @@ mod inspect;
 mod open;
 pub mod patterns;
 mod priority;
+#[doc(hidden)]
+pub mod raw;
 mod release;
 mod renew;
 mod rows;

@@ -4,8 +4,8 @@ use clinch_core::{Error, Result, StoreUrl};
 use mysql_async::Opts;
 
 use crate::config::Config;
-use crate::error::Trouble;
-use crate::options;
+use crate::connection::options;
+use crate::error::RequestError;
 
 /// What a URL says about connections.
 #[derive(Debug)]
@@ -27,5 +27,5 @@ pub fn settings(url: &StoreUrl) -> Result<Settings> {
 
 /// An error of the driver.
 pub fn error(error: mysql_async::Error) -> Error {
-    Trouble::from(error).into_error("mysql")
+    RequestError::from(error).into_error("mysql")
 }

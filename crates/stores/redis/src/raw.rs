@@ -5,25 +5,26 @@ use clinch_core::{Error, ErrorKind, Result, StoreUrl};
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, RedisError, Value};
 
-use crate::config::{Address, Config, Topology};
+use crate::cluster::redirected;
+use crate::config::{Address, Config, Deployment, Topology};
+use crate::connection::{Locate as _, client};
 use crate::error::{connecting, sending};
 use crate::sentinel::Sentinels;
-use crate::session::{Locate as _, client};
-use crate::slots::redirected;
 
 /// Connects to the server that has `key`. `None` for a quorum: no single server has it.
 ///
 /// The connection lives on the runtime that polls this.
 pub async fn connect(url: &StoreUrl, key: &str) -> Result<Option<MultiplexedConnection>> {
     let config = Config::from_url(url)?;
-    let address = match &config.topology {
-        Topology::One(address) => address.clone(),
-        Topology::Sentinel(..) => match Sentinels::new(&config) {
-            Some(sentinels) => sentinels.locate().await?,
-            None => return Ok(None),
-        },
-        Topology::Cluster(seeds) => return in_cluster(&config, seeds, key).await.map(Some),
-        Topology::Quorum(..) => return Ok(None),
+    let address = match &config.deployment {
+        Deployment::Single(Topology::One(address)) => address.clone(),
+        Deployment::Single(Topology::Sentinel(hosts, master)) => {
+            Sentinels::new(&config, hosts, master).locate().await?
+        }
+        Deployment::Single(Topology::Cluster(seeds)) => {
+            return in_cluster(&config, seeds, key).await.map(Some);
+        }
+        Deployment::Quorum(..) => return Ok(None),
     };
     open(&config, &address).await.map(Some)
 }

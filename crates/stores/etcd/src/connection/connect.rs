@@ -28,9 +28,9 @@ const MAX_REPLY: usize = 256 << 20;
 /// A connection to one member.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
-    channel: Channel,
+    pub(crate) channel: Channel,
     pub(super) member: Arc<str>,
-    token: Option<MetadataValue<Ascii>>,
+    pub(crate) token: Option<MetadataValue<Ascii>>,
 }
 
 impl Connection {
@@ -66,7 +66,7 @@ impl Connection {
 
 /// The members of the cluster, and how to connect to them.
 #[derive(Debug)]
-pub(super) struct Members {
+pub(crate) struct Members {
     pub(super) config: Arc<Config>,
     pub(super) clock: Clock,
     pub(super) operations: Operations,
@@ -78,6 +78,22 @@ impl Connector for Members {
     type Connection = Connection;
 
     async fn connect(&self, _: &Arc<Reconnecting<Self>>, _: u64) -> Result<Connection> {
+        self.connect_to_any().await
+    }
+}
+
+impl Members {
+    pub(crate) fn new(config: Arc<Config>, clock: Clock, operations: Operations) -> Self {
+        Self {
+            config,
+            clock,
+            operations,
+            next: AtomicUsize::default(),
+        }
+    }
+
+    /// Connects to the first member that replies.
+    pub(crate) async fn connect_to_any(&self) -> Result<Connection> {
         let mut last = None;
         for _ in 0..self.config.members.len() {
             let members = &self.config.members;
@@ -92,9 +108,7 @@ impl Connector for Members {
         }
         Err(last.unwrap_or_else(|| Error::invalid("no member is given")))
     }
-}
 
-impl Members {
     async fn connect_to(&self, member: &str) -> Result<Connection> {
         let timeout = self.config.timeout;
         let unreachable = |text: String| {

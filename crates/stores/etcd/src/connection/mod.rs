@@ -6,5 +6,5 @@ mod session;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use connect::Connection;
+pub(crate) use connect::{Connection, Members};
 pub(crate) use session::{Live, Session};

@@ -4,7 +4,7 @@
 //! reactor and runs in the caller's task.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clinch_core::store::Operations;
@@ -39,12 +39,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(config: Arc<Config>, clock: Clock, operations: Operations) -> Arc<Self> {
-        let members = Members {
-            config: config.clone(),
-            clock: clock.clone(),
-            operations: operations.clone(),
-            next: AtomicUsize::default(),
-        };
+        let members = Members::new(config.clone(), clock.clone(), operations.clone());
         // No background reconnection: the next request connects again.
         let pauses = Backoff::new(Duration::ZERO, Duration::ZERO);
         Arc::new(Self {

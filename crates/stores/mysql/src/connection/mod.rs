@@ -3,7 +3,7 @@
 //! All of it runs on the keeper, so that neither a blocked runtime of the user nor a dropped future leaves
 //! a connection in the middle of a reply.
 
-mod options;
+pub(crate) mod options;
 mod response;
 mod session;
 

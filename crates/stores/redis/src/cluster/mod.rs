@@ -11,7 +11,7 @@ mod slots;
 mod wakes;
 
 pub(crate) use slot_keys::SlotKeys;
-pub(crate) use slots::slot_of;
+pub(crate) use slots::{redirected, slot_of};
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -58,11 +58,7 @@ pub(crate) fn entry(record: &[u8], ticket: u64, limit: u32) -> Option<Entry> {
         ticket,
         request,
         owner,
-        client: Arc::new(ClientInfo {
-            id: request.client(),
-            host,
-            pid,
-        }),
+        client: Arc::new(ClientInfo::new(request.client(), host, pid)),
         units,
         limit,
         lease,

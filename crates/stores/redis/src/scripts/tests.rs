@@ -82,10 +82,17 @@ impl Random {
         self.0 % bound
     }
 
+    fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).unwrap()
+    }
+
     fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
+
+/// The server's time, the limit, the records of holders and of waiters.
+type View = (u64, u32, Vec<Vec<u8>>, Vec<Vec<u8>>);
 
 /// One client, with the requests of one name.
 struct Client {
@@ -100,7 +107,7 @@ struct Client {
 
 impl Client {
     fn request(&mut self) -> RequestId {
-        let at = self.random.below(4) as usize;
+        let at = self.random.index(4);
         match self.requests.get(at) {
             Some(request) if !self.random.one_in(4) => *request,
             _ => {
@@ -116,12 +123,11 @@ impl Client {
 
     /// A hold of the name, most often one that is there.
     fn hold(&mut self) -> Hold {
-        let count = self.records.len() as u64;
-        let (request, seq) = match count {
+        let (request, seq) = match self.records.len() {
             0 => (self.request(), 1),
             // Holders come first.
             _ if !self.random.one_in(3) => self.records[0],
-            count => self.records[self.random.below(count) as usize],
+            count => self.records[self.random.index(count)],
         };
         Hold {
             name: Name::new("a").unwrap(),
@@ -198,7 +204,7 @@ impl Client {
     fn look(&mut self, connection: &mut Connection, key: &str) {
         let mut view = redis::cmd("EVAL");
         view.arg(&VIEW.text).arg(1).arg(key);
-        let views: Vec<(u64, u32, Vec<Vec<u8>>, Vec<Vec<u8>>)> = view.query(connection).unwrap();
+        let views: Vec<View> = view.query(connection).unwrap();
         let (now, limit, held, waiting) = views.into_iter().next().unwrap();
         self.now = now;
         let records = held.iter().chain(&waiting);

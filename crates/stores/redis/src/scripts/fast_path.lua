@@ -3,7 +3,8 @@
 --
 -- The fast path handles the common steps of a mutex: a claim of a free one, a claim that has to wait, a
 -- renewal without waiters, and a release, also to the next in the queue. It writes exactly what the slow
--- path would write (a test in src/scripts.rs compares them byte by byte). Every other case is left to the
+-- path would write (a test in src/scripts/tests.rs compares them byte by byte), except that an expired waiter
+-- at the head of the queue may stay until the next step on the slow path. Every other case is left to the
 -- slow path: an expired lease, a clock that was set back, a repeated request, a lock-delay, a client that
 -- watches events, strict mode that refuses grants, a string that is not ours. It has no functions, because
 -- creating a closure costs as much as a third of a step.
@@ -15,7 +16,7 @@ local n = #KEYS
 local WAKE, EVENTS, NOTIFY, REMEMBER, RUN = ARGV[n + 1], ARGV[n + 2], ARGV[n + 3], ARGV[n + 4], ARGV[n + 5]
 local HIGHEST, FLOOR = ARGV[n + 8], ARGV[n + 9]
 
--- Milliseconds and microseconds since 2020. Redis freezes this clock while a script runs.
+-- Milliseconds and microseconds since 2020.
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2] - @EPOCH_MICROS@
 local now = (micros - micros % 1000) / 1000

@@ -133,7 +133,9 @@ async fn an_undecided_hold_costs_no_other_of_its_batch() {
         servers.all_have(name, grant.seq).await;
         renewals.push(renewal(&claim, &grant));
     }
-    servers.0[0].cli(&["DEL", "clinch:{clinch:undecided}"]).unwrap();
+    servers.0[0]
+        .cli(&["DEL", "clinch:{clinch:undecided}"])
+        .unwrap();
     servers.0[1].pause().unwrap();
     let start = clock.now();
     let replies = store.renew(&renewals).await.unwrap();

@@ -150,7 +150,10 @@ async fn a_prepare_that_arrives_late_takes_nothing() {
         }
         let before = calls(server);
         old.flow(Direction::Up, Flow::Pass);
-        eventually("the late prepare has arrived", async || calls(server) > before).await;
+        eventually("the late prepare has arrived", async || {
+            calls(server) > before
+        })
+        .await;
         let tried = alone.lock("x").lease(LONG).try_acquire().await.unwrap();
         let guard = tried.unwrap_or_else(|| panic!("taken, {much_later}"));
         guard.release().await.unwrap();

@@ -1,52 +1,116 @@
-//! The conformance suite on Redis. Each case has servers of its own, except with sentinels and on a
-//! cluster, which are one set for all.
+//! The conformance suite on Redis. Each case has its own servers, except with sentinels and on a
+//! cluster, where the cases share one set.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+mod common;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
 use clinch_redis::{GuestStore, QuorumStore, RedisStore};
-use clinch_testkit::conformance::{self, Case, Place, Subject};
+use clinch_testkit::conformance::{self, Case, Place};
 use clinch_testkit::servers::{Cluster, Redis, Sentinels};
+use clinch_testkit::subjects::restarts;
+
+type OnServers = clinch_testkit::subjects::OnServers<common::Ours>;
 
 fn main() -> std::process::ExitCode {
     conformance::main(vec![
-        Box::new(One),
-        Box::new(Followed::default()),
-        Box::new(Clustered::default()),
-        Box::new(ClusterOfItsOwn),
-        Box::new(Quorum { all: false }),
-        Box::new(Quorum { all: true }),
-        Box::new(Guest("plain", "redis?layout=plain")),
-        Box::new(Guest("redisson", "redis?layout=redisson")),
+        Box::new(OnServers::own(
+            "redis",
+            RedisStore::describe("redis"),
+            |_| lasting().map(Server),
+        )),
+        Box::new(sentinel()),
+        Box::new(cluster()),
+        Box::new(own_cluster()),
+        Box::new(quorum("redis_quorum", false)),
+        // What differs where all must agree: semaphores, and every promise once more.
+        Box::new(quorum("redis_quorum_all", true).cases(differs_with_all)),
+        Box::new(guest("redis_plain", "plain", "redis?layout=plain")),
+        Box::new(guest("redis_redisson", "redisson", "redis?layout=redisson")),
     ])
 }
 
-struct One;
+/// A server that keeps its data over restarts.
+fn lasting() -> Result<Redis> {
+    Redis::with().append_only("everysec").start()
+}
 
-#[async_trait]
-impl Subject for One {
-    fn name(&self) -> String {
-        "redis".into()
-    }
+/// The master that sentinels name. Six servers take seconds to start, so the cases share them and
+/// have a namespace each. Not the cases that restart the servers: that would be a failover for all
+/// others, and a master without persistence restarts empty. `tests/sentinel.rs` has failovers.
+fn sentinel() -> OnServers {
+    let info = RedisStore::describe("redis+sentinel");
+    let place = |all, number| {
+        Ok(Shared {
+            all,
+            namespace: format!("case-{number}-"),
+        })
+    };
+    OnServers::shared("sentinel", info, Sentinels::start, place)
+        // Each grant and renewal waits for a replica.
+        .lease(Duration::from_secs(1))
+        .cases(|case| !restarts(case))
+}
 
-    fn info(&self) -> StoreInfo {
-        RedisStore::describe("redis")
-    }
+/// A cluster that the cases share, with a namespace each. Names of different slots cannot share a
+/// call, so renewals share requests here, not commands, which is what one case counts.
+fn cluster() -> OnServers {
+    let info = RedisStore::describe("redis+cluster");
+    let place = |all, number| {
+        Ok(InCluster {
+            all,
+            namespace: format!("case-{number}-"),
+        })
+    };
+    OnServers::shared("cluster", info, Cluster::start, place)
+        // Each grant and renewal waits for a replica, and six servers share the machine.
+        .lease(Duration::from_secs(2))
+        .cases(|case| !restarts(case) && case.name != "many_holds_renew_together")
+}
 
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        Ok(Box::new(Server(
-            Redis::with().append_only("everysec").start()?,
-        )))
-    }
+/// A cluster for each case: for cases that restart it.
+fn own_cluster() -> OnServers {
+    let info = RedisStore::describe("redis+cluster");
+    let place = |_| {
+        let all = Cluster::start_with(|node| node.append_only("everysec"))?;
+        Ok(InCluster {
+            all: Arc::new(all),
+            namespace: "case-".into(),
+        })
+    };
+    OnServers::own("cluster_of_its_own", info, place).cases(restarts)
+}
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
-        clinch_redis::open(&url.parse()?, context).await
-    }
+/// Three independent servers, of which a majority or all must agree.
+fn quorum(name: &'static str, all: bool) -> OnServers {
+    let place = move |_| {
+        let servers: Result<_> = (0..3).map(|_| lasting()).collect();
+        Ok(Three(servers?, all))
+    };
+    // Each grant and renewal waits for several servers, which share the machine with the cases.
+    OnServers::own(name, QuorumStore::describe(all), place).lease(Duration::from_secs(1))
+}
+
+fn differs_with_all(case: &Case) -> bool {
+    let groups = [
+        "exclusion",
+        "semaphore",
+        "requests",
+        "leftovers",
+        "promises",
+    ];
+    groups.contains(&case.group)
+}
+
+/// Locks in the layout of another library.
+fn guest(name: &'static str, layout: &'static str, scheme: &'static str) -> OnServers {
+    OnServers::own(name, GuestStore::describe(scheme), move |_| {
+        Ok(GuestServer(Server(lasting()?), layout))
+    })
 }
 
 struct Server(Redis);
@@ -76,49 +140,7 @@ impl Place for Server {
     }
 }
 
-/// The master that sentinels name. Six servers take seconds to start, so the cases share them and
-/// have a namespace each.
-#[derive(Default)]
-struct Followed {
-    all: OnceLock<Result<Arc<Sentinels>>>,
-    places: AtomicU64,
-}
-
-#[async_trait]
-impl Subject for Followed {
-    fn name(&self) -> String {
-        "sentinel".into()
-    }
-
-    fn info(&self) -> StoreInfo {
-        RedisStore::describe("redis+sentinel")
-    }
-
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        let all = self.all.get_or_init(|| Sentinels::start().map(Arc::new));
-        let number = self.places.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(Shared {
-            all: all.clone()?,
-            namespace: format!("case-{number}-"),
-        }))
-    }
-
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
-        clinch_redis::open(&url.parse()?, context).await
-    }
-
-    /// Each grant and renewal waits for a replica.
-    fn lease(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    /// Not those that restart the servers: it would be a failover for all others, and a master
-    /// without persistence comes back empty. `tests/sentinel.rs` has failovers of its own.
-    fn wants(&self, case: &Case) -> bool {
-        !matches!(case.name, "rise_over_restarts" | "it_outlives_its_client")
-    }
-}
-
+/// A namespace at the master that sentinels name.
 struct Shared {
     all: Arc<Sentinels>,
     namespace: String,
@@ -152,54 +174,7 @@ impl Place for Shared {
     }
 }
 
-/// Three independent servers, of which a majority or all must agree.
-struct Quorum {
-    all: bool,
-}
-
-#[async_trait]
-impl Subject for Quorum {
-    fn name(&self) -> String {
-        match self.all {
-            true => "redis_quorum_all".into(),
-            false => "redis_quorum".into(),
-        }
-    }
-
-    fn info(&self) -> StoreInfo {
-        QuorumStore::describe(self.all)
-    }
-
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        let mut servers = Vec::new();
-        for _ in 0..3 {
-            servers.push(Redis::with().append_only("everysec").start()?);
-        }
-        Ok(Box::new(Three(servers, self.all)))
-    }
-
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
-        clinch_redis::open(&url.parse()?, context).await
-    }
-
-    /// Each grant and renewal waits for several servers, which share the machine with the cases.
-    fn lease(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    /// With all of them, what differs: semaphores, and every promise once more.
-    fn wants(&self, case: &Case) -> bool {
-        let groups = [
-            "exclusion",
-            "semaphore",
-            "requests",
-            "leftovers",
-            "promises",
-        ];
-        !self.all || groups.contains(&case.group)
-    }
-}
-
+/// The servers of a quorum, and whether all must agree.
 struct Three(Vec<Redis>, bool);
 
 #[async_trait]
@@ -242,7 +217,8 @@ impl Place for Three {
     }
 }
 
-/// Keys of queues and of holders, keys that never end but those of the highest numbers, and subscriptions.
+/// Keys of queues and of holders, keys without expiry except those of the highest numbers, and
+/// subscriptions.
 fn leftovers(server: &Redis, keys: &str, channels: &str) -> Result<Vec<String>> {
     let mut left = Vec::new();
     for (key, _) in server.dump_keys(keys)? {
@@ -258,29 +234,7 @@ fn leftovers(server: &Redis, keys: &str, channels: &str) -> Result<Vec<String>> 
     Ok(left)
 }
 
-/// A guest in the locks of other libraries: the layout, and what the store is called.
-struct Guest(&'static str, &'static str);
-
-#[async_trait]
-impl Subject for Guest {
-    fn name(&self) -> String {
-        format!("redis_{}", self.0)
-    }
-
-    fn info(&self) -> StoreInfo {
-        GuestStore::describe(self.1)
-    }
-
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        let server = Redis::with().append_only("everysec").start()?;
-        Ok(Box::new(GuestServer(Server(server), self.0)))
-    }
-
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
-        clinch_redis::open(&url.parse()?, context).await
-    }
-}
-
+/// A server and the layout of another library.
 struct GuestServer(Server, &'static str);
 
 #[async_trait]
@@ -301,7 +255,7 @@ impl Place for GuestServer {
         self.0.lose_data_live().await
     }
 
-    /// Every key but the lists of ended claims, which end by themselves; and subscriptions.
+    /// Every key except the lists of ended claims, which expire; and subscriptions.
     async fn leftovers(&self) -> Result<Vec<String>> {
         let server = &self.0.0;
         let mut left = Vec::new();
@@ -314,82 +268,6 @@ impl Place for GuestServer {
         let channels = server.cli(&["PUBSUB", "CHANNELS"])?;
         left.extend(Some(channels).filter(|channels| !channels.trim().is_empty()));
         Ok(left)
-    }
-}
-
-/// A cluster that the cases share, with a namespace each.
-#[derive(Default)]
-struct Clustered {
-    all: OnceLock<Result<Arc<Cluster>>>,
-    places: AtomicU64,
-}
-
-/// A cluster for each case: for those that restart it.
-struct ClusterOfItsOwn;
-
-fn restarts(case: &Case) -> bool {
-    matches!(case.name, "rise_over_restarts" | "it_outlives_its_client")
-}
-
-#[async_trait]
-impl Subject for Clustered {
-    fn name(&self) -> String {
-        "cluster".into()
-    }
-
-    fn info(&self) -> StoreInfo {
-        RedisStore::describe("redis+cluster")
-    }
-
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        let all = self.all.get_or_init(|| Cluster::start().map(Arc::new));
-        let number = self.places.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(InCluster {
-            all: all.clone()?,
-            namespace: format!("case-{number}-"),
-        }))
-    }
-
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
-        clinch_redis::open(&url.parse()?, context).await
-    }
-
-    /// Each grant and renewal waits for a replica, and six servers share the machine with the cases.
-    fn lease(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
-    /// Those that restart the servers have a cluster of their own. Names of different slots cannot
-    /// share a call, so renewals share requests here, not commands, which is what is counted.
-    fn wants(&self, case: &Case) -> bool {
-        !restarts(case) && case.name != "many_holds_renew_together"
-    }
-}
-
-#[async_trait]
-impl Subject for ClusterOfItsOwn {
-    fn name(&self) -> String {
-        "cluster_of_its_own".into()
-    }
-
-    fn info(&self) -> StoreInfo {
-        RedisStore::describe("redis+cluster")
-    }
-
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        let all = Cluster::start_with(|node| node.append_only("everysec"))?;
-        Ok(Box::new(InCluster {
-            all: Arc::new(all),
-            namespace: "case-".into(),
-        }))
-    }
-
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
-        clinch_redis::open(&url.parse()?, context).await
-    }
-
-    fn wants(&self, case: &Case) -> bool {
-        restarts(case)
     }
 }
 
@@ -433,7 +311,7 @@ impl Place for InCluster {
         self.all.wait_synced()
     }
 
-    /// The other namespaces keep theirs.
+    /// Only in this namespace.
     async fn lose_data(&self) -> Result<bool> {
         for node in self.masters()? {
             let mine = format!("clinch:{{{}:*", self.namespace);

@@ -1,101 +1,56 @@
 //! The conformance suite on MariaDB, in its own dialect and in that of MySQL 8. The cases share one
-//! server and have a database each; those that restart it have one of their own.
+//! server and have a database each; those that restart it have their own server.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+mod common;
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
 use clinch_mysql::MySqlStore;
-use clinch_testkit::conformance::{self, Case, Place, Subject};
+use clinch_testkit::conformance::{self, Place};
 use clinch_testkit::servers::MariaDb;
+use clinch_testkit::subjects::restarts;
+
+type OnServers = clinch_testkit::subjects::OnServers<common::Ours>;
 
 fn main() -> std::process::ExitCode {
-    conformance::main(vec![
-        Box::new(Dialect("mysql", "")),
-        Box::new(Dialect("mysql_8", "?dialect=mysql")),
-        Box::new(OwnServer),
-    ])
-}
-
-fn restarts(case: &Case) -> bool {
-    matches!(case.name, "rise_over_restarts" | "it_outlives_its_client")
-}
-
-/// How the server is spoken to: the name of the subject, and what its URLs end with.
-struct Dialect(&'static str, &'static str);
-
-#[async_trait]
-impl Subject for Dialect {
-    fn name(&self) -> String {
-        self.0.into()
-    }
-
-    fn info(&self) -> StoreInfo {
-        MySqlStore::describe()
-    }
-
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        static SERVER: OnceLock<Result<Arc<MariaDb>>> = OnceLock::new();
-        static PLACES: AtomicU64 = AtomicU64::new(0);
-        let server = SERVER.get_or_init(|| {
-            let server = MariaDb::with().option("max-connections", "1000").start();
-            server.map(Arc::new)
-        });
-        let server = server.clone()?;
-        let number = PLACES.fetch_add(1, Ordering::Relaxed);
-        let database = format!("case_{number}");
-        server.sql(&format!("CREATE DATABASE {database}"))?;
-        Ok(Box::new(Database {
-            server,
-            database,
-            parameters: self.1,
-        }))
-    }
-
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
-        clinch_mysql::open(&url.parse()?, context).await
-    }
-
-    /// Each grant and renewal waits for a commit, and the cases share one disk.
-    fn lease(&self) -> std::time::Duration {
-        std::time::Duration::from_secs(2)
-    }
-
-    fn wants(&self, case: &Case) -> bool {
-        !restarts(case)
-    }
-}
-
-struct OwnServer;
-
-#[async_trait]
-impl Subject for OwnServer {
-    fn name(&self) -> String {
-        "mysql_own".into()
-    }
-
-    fn info(&self) -> StoreInfo {
-        MySqlStore::describe()
-    }
-
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        Ok(Box::new(Database {
+    let own = OnServers::own("mysql_own", MySqlStore::describe(), |_| {
+        Ok(Database {
             server: Arc::new(MariaDb::start()?),
             database: "clinch".into(),
             parameters: "",
-        }))
-    }
+        })
+    });
+    conformance::main(vec![
+        Box::new(shared("mysql", "")),
+        Box::new(shared("mysql_8", "?dialect=mysql")),
+        Box::new(own.cases(restarts)),
+    ])
+}
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
-        clinch_mysql::open(&url.parse()?, context).await
-    }
-
-    fn wants(&self, case: &Case) -> bool {
-        restarts(case)
-    }
+/// A database on a server that both dialects share; URLs end with `parameters`.
+fn shared(name: &'static str, parameters: &'static str) -> OnServers {
+    static SERVER: LazyLock<Result<Arc<MariaDb>>> = LazyLock::new(|| {
+        let server = MariaDb::with().option("max-connections", "1000").start();
+        server.map(Arc::new)
+    });
+    let place = move |number| {
+        let server = SERVER.clone()?;
+        let database = format!("{name}_case_{number}");
+        server.sql(&format!("CREATE DATABASE {database}"))?;
+        Ok(Database {
+            server,
+            database,
+            parameters,
+        })
+    };
+    OnServers::own(name, MySqlStore::describe(), place)
+        // Each grant and renewal waits for a commit, and the cases share one disk.
+        .lease(Duration::from_secs(2))
+        .cases(|case| !restarts(case))
 }
 
 struct Database {
@@ -132,8 +87,8 @@ impl Place for Database {
         self.lose_data().await
     }
 
-    /// Claims in rows whose end has not come. Nobody looks at the others before the name is used
-    /// again, or reaped.
+    /// Claims in rows that have not expired. The others stay until the name is used again, or cleaned
+    /// up.
     async fn leftovers(&self) -> Result<Vec<String>> {
         let database = &self.database;
         let left = self.server.sql(&format!(

@@ -1,87 +1,59 @@
 //! The suite that every store runs, on ZooKeeper.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod common;
+
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
 use clinch_core::{Clinch, Result};
-use clinch_testkit::conformance::{self, Case, Place, Subject};
+use clinch_testkit::conformance::{self, Case, Place};
 use clinch_testkit::servers::{Ensemble, ZooKeeper};
 use clinch_zookeeper::ZooKeeperStore;
 
-/// One server for all cases: it takes long to start.
-static SERVER: LazyLock<Result<ZooKeeper>> = LazyLock::new(ZooKeeper::start);
-static ENSEMBLE: LazyLock<Result<Ensemble>> = LazyLock::new(Ensemble::start);
+type OnServers = clinch_testkit::subjects::OnServers<common::Ours>;
 
-#[derive(Clone, Copy)]
-enum Servers {
-    One,
-    Three,
-}
-
-struct Locks(Servers);
-
+/// A folder on servers that all cases share: they take long to start.
 struct Room {
     url: String,
 }
 
-#[async_trait]
-impl Subject for Locks {
-    fn name(&self) -> String {
-        match self.0 {
-            Servers::One => "zookeeper".into(),
-            Servers::Three => "ensemble".into(),
+impl Room {
+    fn new(servers: &str, number: u64) -> Self {
+        Self {
+            url: format!("{servers}/room-{number}?tick=200ms"),
         }
     }
+}
 
-    fn info(&self) -> StoreInfo {
-        ZooKeeperStore::describe()
-    }
+fn one() -> OnServers {
+    let info = ZooKeeperStore::describe();
+    let place = |server: Arc<ZooKeeper>, number| Ok(Room::new(&server.url(), number));
+    OnServers::shared("zookeeper", info, ZooKeeper::start, place).lease(Duration::from_secs(1))
+}
 
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        static ROOMS: AtomicU64 = AtomicU64::new(0);
-        let number = ROOMS.fetch_add(1, Ordering::Relaxed);
-        let url = match self.0 {
-            Servers::One => SERVER.as_ref().map(ZooKeeper::url),
-            Servers::Three => ENSEMBLE.as_ref().map(Ensemble::url),
-        };
-        let url = url.map_err(Clone::clone)?;
-        Ok(Box::new(Room {
-            url: format!("{url}/room-{number}?tick=200ms"),
-        }))
-    }
+fn three() -> OnServers {
+    let info = ZooKeeperStore::describe();
+    let place = |servers: Arc<Ensemble>, number| Ok(Room::new(&servers.url(), number));
+    OnServers::shared("ensemble", info, Ensemble::start, place)
+        .lease(Duration::from_secs(2))
+        .cases(differs_in_ensemble)
+}
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
-        clinch_zookeeper::open(&url.parse()?, context).await
-    }
-
-    fn lease(&self) -> Duration {
-        Duration::from_millis(match self.0 {
-            Servers::One => 1_000,
-            Servers::Three => 2_000,
-        })
-    }
-
-    /// What an ensemble could do differently: order, sessions, expiry.
-    fn wants(&self, case: &Case) -> bool {
-        let groups = [
-            "exclusion",
-            "fifo",
-            "requests",
-            "shared",
-            "semaphore",
-            "tokens",
-            "lost",
-        ];
-        match self.0 {
-            Servers::One => true,
-            Servers::Three => groups.contains(&case.group),
-        }
-    }
+/// What an ensemble could do differently: order, sessions, expiry.
+fn differs_in_ensemble(case: &Case) -> bool {
+    let groups = [
+        "exclusion",
+        "fifo",
+        "requests",
+        "shared",
+        "semaphore",
+        "tokens",
+        "lost",
+    ];
+    groups.contains(&case.group)
 }
 
 #[async_trait]
@@ -104,7 +76,7 @@ impl Place for Room {
     }
 }
 
-/// Everything below the folder of a case that is not an empty folder itself; removed, or only told.
+/// Deletes all nodes below the folder of a case; with `only_tell`, returns those that are left over.
 async fn remove_all(url: &str, only_tell: bool) -> Result<Vec<String>> {
     let url = url.to_owned();
     let gone = |error: zookeeper_client::Error| {
@@ -128,7 +100,7 @@ async fn remove_all(url: &str, only_tell: bool) -> Result<Vec<String>> {
         let mut left = Vec::new();
         for path in seen.iter().rev() {
             if !only_tell {
-                // It may have gone by itself.
+                // It may be gone already.
                 let _ = client.delete(path, None).await;
             } else if let Some(stat) = client.check_stat(path).await.map_err(gone)?
                 && stat.ephemeral_owner != 0
@@ -146,8 +118,5 @@ async fn remove_all(url: &str, only_tell: bool) -> Result<Vec<String>> {
 fn main() -> ExitCode {
     // The keeper must be there before the first client is.
     let _ = Clinch::context("clinch");
-    conformance::main(vec![
-        Box::new(Locks(Servers::One)),
-        Box::new(Locks(Servers::Three)),
-    ])
+    conformance::main(vec![Box::new(one()), Box::new(three())])
 }

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use clinch_core::Result;
 use clinch_testkit::servers::{
-    Disk, Ensemble, Etcd, EtcdCluster, Folder, Network, Redis, ZooKeeper,
+    Builder, Disk, Engine, Ensemble, Etcd, EtcdCluster, Folder, Host, MariaDb, Network, Redis,
+    ZooKeeper,
 };
 use clinch_testkit::wait::PATIENCE;
 use libtest_mimic::{Arguments, Completion, Trial};
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             "what_was_sent_to_a_host_that_is_cut_off_arrives_later",
             arrives_later,
         ),
+        network("every_engine_runs_on_a_host", every_engine_runs_on_a_host),
         network(
             "hosts_of_two_groups_do_not_meet",
             hosts_of_two_groups_do_not_meet,
@@ -165,6 +167,22 @@ fn arrives_later() {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.read_exact(&mut [0; 5]).unwrap();
     assert_eq!(redis.cli(&["GET", "a"]).unwrap(), "2");
+}
+
+fn every_engine_runs_on_a_host() {
+    fn check<E: Engine>(setup: Builder<E>, host: &Host) {
+        let server = setup.on_host(host).start().unwrap();
+        let address = server.socket_address();
+        assert_eq!(address.ip(), host.address());
+        assert!(server.url().contains(&address.to_string()));
+        TcpStream::connect(address).unwrap();
+    }
+    let network = Network::start(1).unwrap();
+    let host = network.host(0).unwrap();
+    check(Redis::with(), host);
+    check(MariaDb::with(), host);
+    check(Etcd::with(), host);
+    check(ZooKeeper::with(), host);
 }
 
 fn hosts_of_two_groups_do_not_meet() {

@@ -20,6 +20,8 @@ use super::{Builder, Server};
 /// zookeeper.kill()?;
 /// zookeeper.start_again()?;
 /// assert_eq!(zookeeper.sessions()?, 0);
+/// zookeeper.start_empty()?;
+/// assert_eq!(zookeeper.mode().as_deref(), Some("standalone"));
 /// # Ok::<(), clinch_core::Error>(())
 /// ```
 pub type ZooKeeper = Server<ZooKeeperEngine>;

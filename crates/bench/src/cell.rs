@@ -127,8 +127,8 @@ pub(crate) async fn run<W: Work>(
     workers: Vec<W>,
 ) -> Result<(Measured, Vec<W>), Halt> {
     let phase = Phase(Arc::new(AtomicU8::new(WARM_UP)));
-    let store = lab.clinch.store();
-    let operations = store.operations();
+    let client = &lab.clinch;
+    let operations = client.operations();
     let mut tasks = JoinSet::new();
     for worker in workers {
         tasks.spawn(work(worker, phase.0.clone()));
@@ -146,7 +146,7 @@ pub(crate) async fn run<W: Work>(
     for one in &seen {
         spans.add(&one.spans)?;
     }
-    let operations = to_f64(store.operations() - operations);
+    let operations = to_f64(client.operations() - operations);
     let steps = to_f64(seen.iter().map(|one| one.steps).sum());
     let measured = Measured {
         rate: to_f64(spans.len()) / time.as_secs_f64().max(1e-9),

@@ -70,15 +70,15 @@ async fn watch(
 ) -> Result<RenewalRow, Halt> {
     let holds = plan.holds;
     lab.progress.say(&format!("the renewal of {holds} holds"));
-    let store = lab.clinch.store();
+    let client = &lab.clinch;
     // The first renewals begin a third of the lease after the grants.
     lab.pause((plan.lease / 3).saturating_sub(taken) / 2)
         .await?;
-    let (from, cpu, operations) = (lab.clock.now(), usage::cpu(), store.operations());
+    let (from, cpu, operations) = (lab.clock.now(), usage::cpu(), client.operations());
     lab.pause(plan.window).await?;
     let time = lab.clock.now().since(from).as_secs_f64();
     let cpu = usage::cpu().saturating_sub(cpu).as_secs_f64();
-    let operations = store.operations() - operations;
+    let operations = client.operations() - operations;
     let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
     let percent = 100.0 * cpu / time.max(1e-9);
     Ok(RenewalRow {

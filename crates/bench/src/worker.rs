@@ -122,8 +122,8 @@ fn single_thread() -> Result<tokio::runtime::Runtime> {
 
 /// Runs the tasks side by side and adds up what they recorded.
 async fn work(job: Job) -> Result<Seen> {
-    let store = job.clinch.store().clone();
-    let at_start = store.operations();
+    let client = job.clinch.clone();
+    let at_start = client.operations();
     let mut seen = Seen::default();
     if job.args.tasks == 1 {
         seen.turns = turns(&job).await?;
@@ -142,7 +142,7 @@ async fn work(job: Job) -> Result<Seen> {
         }
         runtime.shutdown_background();
     }
-    seen.operations = store.operations() - at_start;
+    seen.operations = client.operations() - at_start;
     Ok(seen)
 }
 
@@ -150,12 +150,12 @@ async fn turns(job: &Job) -> Result<Vec<Turn>> {
     let Job { args, stop, .. } = job;
     let clock = Clock::boot();
     let hold = Duration::from_micros(args.hold_us);
-    let store = job.clinch.store();
+    let client = &job.clinch;
     let mut way = Way::new(job).await?;
     clock.sleep_until(job.from).await;
     let mut turns = Vec::new();
     while turns.len() < MOST && clock.now() < job.until && !stop.is_set() {
-        let operations = store.operations();
+        let operations = client.operations();
         let used = args.sample.then(usage::now).unwrap_or_default();
         let asked = clock.now();
         let inside = way.enter().await?;
@@ -167,7 +167,7 @@ async fn turns(job: &Job) -> Result<Vec<Turn>> {
                 Some(guard) if store.info().capabilities.tokens => guard.token().get(),
                 _ => 0,
             },
-            operations: store.operations() - operations,
+            operations: client.operations() - operations,
             ..Turn::default()
         };
         if args.sample {

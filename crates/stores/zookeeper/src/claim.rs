@@ -169,11 +169,9 @@ async fn again(core: &Arc<Core>, entry: &Arc<Entry>, node: &Node, queue: bool) -
         (Some(Err(error)), _) | (_, Some(Err(error))) => died(core, entry, error),
         // It has gone, and its watch has not told yet.
         (None, Some(Ok(None))) => judge::look(core, entry, node, queue).await,
-        (None, _) => Ok(Step::Done(ClaimReply::Queued(Queued {
-            ahead: entry.state().ahead,
-            retry_after: None,
-            wakes_kept: true,
-        }))),
+        (None, _) => Ok(Step::Done(ClaimReply::Queued(
+            Queued::new(entry.state().ahead, None).with_wakes_kept(true),
+        ))),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clinch_core::store::{DoubtBook, OpenContext, WakeBook};
+use clinch_core::store::{OpenContext, SuspicionRegistry, WakeRegistry};
 use clinch_core::{BootTime, Clock, Result, keeper};
 use zookeeper_client::Stat;
 
@@ -19,8 +19,8 @@ use crate::session::{Session, Sessions};
 pub(crate) struct Core {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) book: Arc<Book>,
-    pub(crate) wakes: WakeBook,
-    pub(crate) doubts: Arc<DoubtBook>,
+    pub(crate) wakes: WakeRegistry,
+    pub(crate) suspicions: Arc<SuspicionRegistry>,
     pub(crate) paths: Paths,
     pub(crate) clock: Clock,
     /// The wall clock of the servers in milliseconds, at a moment of ours: for the age of nodes.
@@ -33,20 +33,20 @@ pub(crate) struct Core {
 impl Core {
     /// Connects, and sees that the folder of the namespace is there and can be written.
     pub(crate) async fn connect(config: Arc<Config>, context: &OpenContext) -> Result<Arc<Self>> {
-        let (book, doubts) = (Arc::<Book>::default(), Arc::<DoubtBook>::default());
+        let (book, suspicions) = (Arc::<Book>::default(), Arc::<SuspicionRegistry>::default());
         let core = Arc::new(Self {
             paths: Paths::new(&config.chroot, &context.namespace),
             sessions: Sessions::new(
                 config,
-                context.clock.clone(),
+                context,
                 Observer {
                     book: book.clone(),
-                    doubts: doubts.clone(),
+                    suspicions: suspicions.clone(),
                 },
             ),
             book,
-            wakes: WakeBook::default(),
-            doubts,
+            wakes: WakeRegistry::default(),
+            suspicions,
             clock: context.clock.clone(),
             servers_time: Mutex::new(None),
             armed: Mutex::new(context.clock.now()),
@@ -101,7 +101,7 @@ impl Core {
     pub(crate) fn close(&self) -> Vec<Arc<Session>> {
         let ended = self.sessions.close();
         self.wakes.close();
-        self.doubts.close();
+        self.suspicions.close();
         self.sooner.notify_one();
         ended
     }

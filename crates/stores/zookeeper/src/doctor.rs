@@ -201,10 +201,9 @@ async fn ask(server: &str, word: &str, clock: &Clock, patience: Duration) -> Opt
 }
 
 fn finding(severity: Severity, subject: &str, message: String, advice: &str) -> Finding {
-    Finding {
-        severity,
-        subject: subject.into(),
-        message,
-        advice: Some(advice.to_owned()).filter(|advice| !advice.is_empty()),
+    let finding = Finding::new(severity, subject, message);
+    match advice {
+        "" => finding,
+        advice => finding.with_advice(advice),
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use clinch_core::store::{Doubt, DoubtBook};
+use clinch_core::store::{Suspicion, SuspicionRegistry};
 use clinch_core::{Result, keeper};
 use zookeeper_client::{Error as Zk, EventType, StateWatcher};
 
@@ -18,29 +18,29 @@ use crate::core::Core;
 #[derive(Debug)]
 pub(crate) struct Observer {
     pub(crate) book: Arc<Book>,
-    pub(crate) doubts: Arc<DoubtBook>,
+    pub(crate) suspicions: Arc<SuspicionRegistry>,
 }
 
 impl Observer {
     /// From now on until the session ends, its holds are in doubt whenever its connection is lost.
     /// And when there is a new one: then a renewal gets through, and clears them.
     pub(crate) fn watch(&self, session: i64, mut state: StateWatcher) -> Result<()> {
-        let (book, doubts) = (self.book.clone(), self.doubts.clone());
+        let (book, suspicions) = (self.book.clone(), self.suspicions.clone());
         state.state();
         keeper::spawn(async move {
             // A change may have been missed: a connection that was lost and is back looks the same,
             // so every change counts, whatever it is.
             while !state.changed().await.is_terminated() {
-                tell(&doubts, book.held_in(session));
+                tell(&suspicions, book.held_in(session));
             }
-            tell(&doubts, book.held_in(session));
+            tell(&suspicions, book.held_in(session));
         })
     }
 }
 
-fn tell(doubts: &DoubtBook, requests: Vec<clinch_core::RequestId>) {
+fn tell(suspicions: &SuspicionRegistry, requests: Vec<clinch_core::RequestId>) {
     if !requests.is_empty() {
-        doubts.tell(&Doubt::Of(requests));
+        suspicions.deliver(&Suspicion::Of(requests));
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn guard(core: &Arc<Core>, entry: &Arc<Entry>, node: &Node) {
     if std::mem::replace(&mut entry.state().guarded, true) {
         return;
     }
-    let (doubts, entry, path) = (core.doubts.clone(), entry.clone(), entry.path(node));
+    let (suspicions, entry, path) = (core.suspicions.clone(), entry.clone(), entry.path(node));
     let guarding = async move {
         let gone = entry.gone.notified();
         let mut gone = std::pin::pin!(gone);
@@ -69,7 +69,7 @@ pub(crate) fn guard(core: &Arc<Core>, entry: &Arc<Entry>, node: &Node) {
             state.leaving
         };
         if taken.is_ok() && !leaving {
-            tell(&doubts, vec![entry.request()]);
+            tell(&suspicions, vec![entry.request()]);
         }
     };
     if let Err(error) = keeper::spawn(guarding) {

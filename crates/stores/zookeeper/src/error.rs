@@ -62,5 +62,5 @@ pub(crate) fn connecting(error: Zk, servers: &str) -> Error {
 
 /// The store was closed.
 pub(crate) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the store was closed").with_store("zookeeper")
+    Error::new(ErrorKind::Closed, "the store was closed")
 }

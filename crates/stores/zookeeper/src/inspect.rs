@@ -52,20 +52,19 @@ impl Party {
             (None, Some(record)) => Duration::from_millis(record.lease),
             (None, None) => Duration::MAX,
         };
-        PartyView {
-            owner: self.owner(),
-            client: record
-                .and_then(Record::client_id)
-                .unwrap_or(ClientId::from_u64(0)),
-            host: record.map(|record| record.host.clone()).unwrap_or_default(),
-            pid: record.map(|record| record.pid).unwrap_or_default(),
-            label: record.and_then(|record| record.label.clone()),
-            value: record.and_then(|record| record.value.clone()),
-            units: self.child.place.units,
-            token: Token::new(self.seq(), 0).filter(|_| holds),
-            age: core.age(&self.stat),
-            lease_left,
+        let client = record.and_then(Record::client_id);
+        let mut view = PartyView::new(self.owner(), client.unwrap_or(ClientId::from_u64(0)));
+        if let Some(record) = record {
+            view.host.clone_from(&record.host);
+            view.pid = record.pid;
+            view.label.clone_from(&record.label);
+            view.value.clone_from(&record.value);
         }
+        view.units = self.child.place.units;
+        view.token = Token::new(self.seq(), 0).filter(|_| holds);
+        view.age = core.age(&self.stat);
+        view.lease_left = lease_left;
+        view
     }
 }
 
@@ -82,13 +81,11 @@ impl Parties {
             let whole = record.lock_delay() + core.sessions.config.tick;
             // Its node may live a moment longer.
             let least = Duration::from_millis(1);
-            Some(PartyView {
-                lease_left: whole.saturating_sub(core.age(&party.stat)).max(least),
-                ..party.view(core, true)
-            })
+            let mut view = party.view(core, true);
+            view.lease_left = whole.saturating_sub(core.age(&party.stat)).max(least);
+            Some(view)
         };
         let delayed = self.all.iter().filter(|party| party.child.delayed);
-        let delayed = delayed.filter_map(delay).collect();
         let live = |(at, party): (usize, &Party)| {
             let holds = at < self.holders;
             (!party.child.delayed).then(|| (holds, party.view(core, holds)))
@@ -103,13 +100,11 @@ impl Parties {
         let first = first.or(self.all.first())?;
         let bare =
             |views: Vec<(bool, PartyView)>| views.into_iter().map(|(_, view)| view).collect();
-        Some(LockView {
-            name: name.clone(),
-            limit: first.child.place.limit,
-            holders: bare(holders),
-            waiters: bare(waiters),
-            delayed,
-        })
+        let mut view = LockView::new(name.clone(), first.child.place.limit);
+        view.holders = bare(holders);
+        view.waiters = bare(waiters);
+        view.delayed = delayed.filter_map(delay).collect();
+        Some(view)
     }
 
     /// Those that hold.
@@ -145,8 +140,8 @@ pub(crate) async fn read(core: &Arc<Core>, names: &[Name]) -> Result<Vec<Result<
             Ok(listings)
         };
         let listings = listings.await.map_err(sending)?;
-        for ((name, folder), listing) in names.iter().zip(&folders).zip(listings) {
-            all.push(match Line::read(name, &listing) {
+        for (folder, listing) in folders.iter().zip(listings) {
+            all.push(match Line::read(&listing) {
                 Ok(line) => Ok(fill(&base, folder, line).await.map_err(sending)?),
                 Err(error) => Err(error),
             });
@@ -179,7 +174,7 @@ async fn fill(base: &crate::session::Session, folder: &str, line: Line) -> Resul
         }
     }
     let places = all.iter().map(|party: &Party| party.child.place);
-    let holders = clinch_core::store::line::holders(0, places);
+    let holders = clinch_core::store::fifo::holders(0, places);
     Ok(Parties { all, holders })
 }
 

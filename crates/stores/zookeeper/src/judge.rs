@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use clinch_core::store::line;
+use clinch_core::store::fifo;
 use clinch_core::store::{Busy, ClaimReply, Grant, Predecessor, Queued};
 use clinch_core::{Effect, Result};
 use zookeeper_client::{Error as Zk, Stat};
@@ -32,15 +32,15 @@ pub(crate) async fn look_first(core: &Core, entry: &Entry) -> Result<Option<Clai
         }
     };
     let claim = &entry.claim;
-    let line = Line::read(&claim.name, &names).and_then(|line| {
+    let line = Line::read(&names).and_then(|line| {
         line.check_limit(line.children.len(), claim)?;
         Ok(line)
     });
     let line = line.inspect_err(|_| core.book.forget(entry))?;
     let (units, limit) = (claim.units, claim.limit);
     let all = line.children.iter().map(|child| child.place);
-    let with_me = all.chain([line::Place { units, limit }]);
-    if line::holders(0, with_me) > line.children.len() {
+    let with_me = all.chain([fifo::Place { units, limit }]);
+    if fifo::holders(0, with_me) > line.children.len() {
         return Ok(None);
     }
     core.book.forget(entry);
@@ -77,7 +77,7 @@ pub(crate) async fn judge(
     queue: bool,
 ) -> Result<Step> {
     let claim = &entry.claim;
-    let judged = Line::read(&claim.name, &names).and_then(|line| {
+    let judged = Line::read(&names).and_then(|line| {
         let at = line.position(&node.name);
         if let Some(at) = at {
             line.check_limit(at, claim)?;
@@ -113,18 +113,13 @@ pub(crate) async fn judge(
     let ahead = at - line.holders;
     entry.state().ahead = ahead;
     wakes::attend(core, entry, line)?;
-    Ok(Step::Done(ClaimReply::Queued(Queued {
-        ahead,
-        retry_after: None,
-        wakes_kept: true,
-    })))
+    Ok(Step::Done(ClaimReply::Queued(
+        Queued::new(ahead, None).with_wakes_kept(true),
+    )))
 }
 
 pub(crate) fn granted(entry: &Entry, node: &Node, predecessor: Option<Predecessor>) -> Step {
-    let grant = Grant {
-        seq: node.seq,
-        predecessor,
-    };
+    let grant = Grant::new(node.seq, predecessor);
     let mut state = entry.state();
     let grant = state.granted.get_or_insert(grant).clone();
     Step::Done(ClaimReply::Granted(grant))

@@ -6,6 +6,7 @@
 //! heard of before a renewal), `leave`, then `session` (one for each length of lease), `book` (what
 //! this client has asked for), `notice` (how the last hold ended), `janitor`, `inspect` and `events`.
 
+mod admin;
 mod book;
 mod claim;
 mod config;
@@ -14,8 +15,8 @@ mod doctor;
 mod doubt;
 mod error;
 mod events;
-mod floor;
 mod fresh;
+mod info;
 mod inspect;
 mod janitor;
 mod judge;
@@ -24,7 +25,6 @@ mod notice;
 mod open;
 mod paths;
 mod places;
-mod promises;
 mod record;
 mod renew;
 mod scene;

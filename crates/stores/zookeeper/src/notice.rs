@@ -92,11 +92,11 @@ pub(crate) fn after(
         return next();
     }
     let record = seen.record.as_ref()?;
-    Some(Predecessor {
-        ending: Ending::Expired,
-        seq: record.seq.unwrap_or(seen.seq),
-        owner: OwnerId::new(record.owner.as_str()),
-    })
+    Some(Predecessor::new(
+        Ending::Expired,
+        record.seq.unwrap_or(seen.seq),
+        OwnerId::new(record.owner.as_str()),
+    ))
 }
 
 /// The word of the folder, and the folder's counters.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_core::{Result, StoreUrl};
 
 use crate::ZooKeeperStore;
@@ -18,7 +18,7 @@ use crate::config::Config;
 /// assert_eq!(opened.unwrap_err().kind(), ErrorKind::Unreachable);
 /// # Ok(()) }
 /// ```
-pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
     let config = Arc::new(Config::from_url(url)?);
     let opened = ZooKeeperStore::connect(config, &context).await;
     Ok(Arc::new(

@@ -5,9 +5,9 @@
 //! `_c_ID-sem-UNITS-LIMIT-NUMBER`. A lock-delay keeps the number of the hold that it follows:
 //! `_d_ID-…`.
 
-use clinch_core::store::line::{self, Place};
+use clinch_core::store::fifo::{self, Place};
 use clinch_core::store::{Claim, mismatch};
-use clinch_core::{Error, ErrorKind, Name, RequestId, Result};
+use clinch_core::{Error, ErrorKind, RequestId, Result};
 
 /// One child, as its name tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,13 +93,13 @@ pub(crate) enum Target {
 
 impl Line {
     /// Reads a listing. A folder in which others keep something else is refused.
-    pub(crate) fn read(name: &Name, names: &[String]) -> Result<Self> {
+    pub(crate) fn read(names: &[String]) -> Result<Self> {
         let mut children = Vec::with_capacity(names.len());
         for child in names {
-            children.push(Child::parse(child).ok_or_else(|| foreign(name, child))?);
+            children.push(Child::parse(child).ok_or_else(|| foreign(child))?);
         }
         children.sort_by_key(|child| child.number);
-        let holders = line::holders(0, children.iter().map(|child| child.place));
+        let holders = fifo::holders(0, children.iter().map(|child| child.place));
         Ok(Self { children, holders })
     }
 
@@ -136,7 +136,7 @@ impl Line {
     }
 }
 
-fn foreign(name: &Name, child: &str) -> Error {
+fn foreign(child: &str) -> Error {
     let whose = match child.contains("__lock__") || child.contains("__rlock__") {
         true => "a lock of kazoo",
         false => "something that is no lock",
@@ -145,8 +145,6 @@ fn foreign(name: &Name, child: &str) -> Error {
         ErrorKind::Corrupt,
         format!("its folder holds {child:?}, {whose}"),
     )
-    .with_name(name.as_str())
-    .with_store("zookeeper")
     .with_advice("clinch shares locks with Curator and with Go's zk: use another name or namespace")
 }
 
@@ -158,7 +156,7 @@ mod tests {
 
     fn line(names: &[&str]) -> Line {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-        Line::read(&Name::new("a").unwrap(), &names).unwrap()
+        Line::read(&names).unwrap()
     }
 
     #[test]
@@ -186,7 +184,7 @@ mod tests {
             ("_c_x-lock-1", "no lock"),
         ] {
             let names = ["_c_x-lock-0000000001".to_owned(), child.to_owned()];
-            let error = Line::read(&Name::new("a").unwrap(), &names).unwrap_err();
+            let error = Line::read(&names).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             assert!(error.to_string().contains(word), "{error}");
         }

@@ -145,14 +145,11 @@ impl Word {
 
     /// What the next holder is told; `written` is the zxid of the word.
     pub(crate) fn predecessor(&self, written: i64) -> Predecessor {
-        Predecessor {
-            ending: self.ending(),
-            seq: match self.seq {
-                0 => u64::try_from(written).unwrap_or_default(),
-                seq => seq,
-            },
-            owner: OwnerId::new(self.owner.as_str()),
-        }
+        let seq = match self.seq {
+            0 => u64::try_from(written).unwrap_or_default(),
+            seq => seq,
+        };
+        Predecessor::new(self.ending(), seq, OwnerId::new(self.owner.as_str()))
     }
 }
 

@@ -13,7 +13,7 @@
 //! | the folder, then a node came | it came and holds alone |
 //! | the folder, the node, and then something else | it holds alone, as it says now |
 
-use clinch_core::store::{Event, EventKind, line};
+use clinch_core::store::{Event, EventKind, fifo};
 use clinch_core::{Name, OwnerId, Token};
 
 use crate::places::Child;
@@ -56,19 +56,18 @@ impl Actor {
 
     fn event(&self, kind: EventKind, name: &Name) -> Event {
         let record = self.record.as_ref();
-        let text = |pick: fn(&Record) -> &String| record.map(pick).cloned().unwrap_or_default();
         let seq = record.and_then(|record| record.seq).or(self.seq);
         let token = seq.and_then(|seq| Token::new(seq, 0));
-        Event {
-            kind,
-            name: name.clone(),
-            owner: OwnerId::new(text(|record| &record.owner)),
-            host: text(|record| &record.host),
-            pid: record.map(|record| record.pid).unwrap_or_default(),
-            label: record.and_then(|record| record.label.clone()),
-            token: token.filter(|_| self.holds),
-            value: record.and_then(|record| record.value.clone()),
+        let owner = record.map_or("", |record| record.owner.as_str());
+        let mut event = Event::new(kind, name.clone(), OwnerId::new(owner));
+        if let Some(record) = record {
+            event.host.clone_from(&record.host);
+            event.pid = record.pid;
+            event.label.clone_from(&record.label);
+            event.value.clone_from(&record.value);
         }
+        event.token = token.filter(|_| self.holds);
+        event
     }
 }
 
@@ -172,7 +171,7 @@ impl Scene {
     fn settle(&mut self, out: &mut Vec<Event>) {
         self.actors.sort_by_key(|actor| actor.child.number);
         let places = self.actors.iter().map(|actor| actor.child.place);
-        let holders = line::holders(0, places);
+        let holders = fifo::holders(0, places);
         for actor in self.actors.iter_mut().take(holders) {
             if !std::mem::replace(&mut actor.holds, true) && !actor.child.delayed {
                 out.push(actor.event(EventKind::Granted, &self.name));

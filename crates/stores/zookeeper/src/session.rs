@@ -4,10 +4,11 @@
 //! session. A session that has ended is never revived: the next claim gets a new one.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use clinch_core::store::{OpenContext, Operations};
 use clinch_core::{BootTime, Clock, Error, ErrorKind, Result, keeper};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as Zk, StateWatcher};
 
@@ -38,14 +39,14 @@ pub(crate) struct Session {
     used: Mutex<BootTime>,
     clock: Clock,
     patience: Duration,
-    operations: Arc<AtomicU64>,
+    operations: Operations,
     acl: Access,
 }
 
 impl Session {
     /// The driver, for requests; each is counted.
     pub(crate) fn client(&self, requests: u64) -> Result<Arc<Client>, Zk> {
-        self.operations.fetch_add(requests, Ordering::Relaxed);
+        self.operations.add(requests);
         let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         client.clone().ok_or(Zk::ClientClosed)
     }
@@ -121,7 +122,7 @@ pub(crate) struct Sessions {
     pub(crate) config: Arc<Config>,
     clock: Clock,
     slots: Mutex<HashMap<Duration, Arc<Slot>>>,
-    pub(crate) operations: Arc<AtomicU64>,
+    operations: Operations,
     /// Told what becomes of sessions.
     observer: Observer,
     /// The longest session that the ensemble allows; known once the first is there.
@@ -152,12 +153,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sessions {
-    pub(crate) fn new(config: Arc<Config>, clock: Clock, observer: Observer) -> Arc<Self> {
+    pub(crate) fn new(config: Arc<Config>, context: &OpenContext, observer: Observer) -> Arc<Self> {
         Arc::new(Self {
             config,
-            clock,
+            clock: context.clock.clone(),
             slots: Mutex::default(),
-            operations: Arc::default(),
+            operations: context.operations.clone(),
             observer,
             longest: Mutex::new(None),
             closed: Mutex::new(false),
@@ -254,7 +255,7 @@ impl Sessions {
         if detached {
             connector = connector.with_detached();
         }
-        self.operations.fetch_add(1, Ordering::Relaxed);
+        self.operations.add(1);
         let (servers, endpoints) = (&self.config.servers, self.config.endpoints());
         // Read anew for each session: certificates are renewed.
         let tls = self.config.tls.as_ref().map(Tls::options).transpose()?;
@@ -326,6 +327,5 @@ fn too_short(needed: Duration, longest: Duration, what: &str) -> Error {
         ErrorKind::Unsupported,
         format!("{what} needs a session of {needed:?}, and the ensemble allows {longest:?}"),
     )
-    .with_store("zookeeper")
     .with_advice("take a shorter lease or lock-delay, or raise maxSessionTimeout on all servers")
 }

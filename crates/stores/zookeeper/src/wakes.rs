@@ -164,10 +164,7 @@ async fn turn_after(entry: &Entry, node: &Node, child: &Child) -> Result<Round, 
         !word.delayed && !word.is_holding() && child.request().is_some_and(about)
     });
     Ok(word.map_or(Round::Look, |word| {
-        Round::Turn(Grant {
-            seq: node.seq,
-            predecessor: Some(word.predecessor(stat.mzxid)),
-        })
+        Round::Turn(Grant::new(node.seq, Some(word.predecessor(stat.mzxid))))
     }))
 }
 
@@ -181,7 +178,7 @@ async fn look(entry: &Entry, node: &Node) -> Result<Round, Zk> {
         listed => listed?,
     };
     // Others may have put something else there; the next claim says so.
-    let Ok(line) = Line::read(&entry.claim.name, &names) else {
+    let Ok(line) = Line::read(&names) else {
         return Ok(Round::Gone);
     };
     let Some(at) = line.position(&node.name) else {
@@ -196,10 +193,10 @@ async fn look(entry: &Entry, node: &Node) -> Result<Round, Zk> {
         0 => None,
         _ => notice::read(entry).await?.0,
     };
-    Ok(Round::Turn(Grant {
-        seq: node.seq,
-        predecessor: notice::after(entry, node, seen.as_ref(), word.as_ref(), &stat),
-    }))
+    Ok(Round::Turn(Grant::new(
+        node.seq,
+        notice::after(entry, node, seen.as_ref(), word.as_ref(), &stat),
+    )))
 }
 
 /// The next waiter of a semaphore watches us until we hold; from then on it looks itself.

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_core::{Clinch, Result};
 use clinch_testkit::conformance::{self, Case, Place, Subject};
 use clinch_testkit::servers::{Ensemble, ZooKeeper};
@@ -55,7 +55,7 @@ impl Subject for Locks {
         }))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_zookeeper::open(&url.parse()?, context).await
     }
 

@@ -10,12 +10,12 @@ use clinch_core::store::{
 };
 use clinch_core::{Name, Result};
 
+use crate::client::Client;
 use crate::config::Config;
-use crate::core::Core;
 use crate::info::INFO;
-use crate::{claim, inspect, leave, renew};
+use crate::{claim, inspect, release, renew};
 
-/// How long a close waits for the servers to acknowledge the end of each session.
+/// How long `close` waits for the end of each session to be acknowledged.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Locks on ZooKeeper: an ephemeral sequential node for each claim.
@@ -27,16 +27,16 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     info: StoreInfo,
-    pub(crate) core: Arc<Core>,
+    pub(crate) client: Arc<Client>,
 }
 
 impl ZooKeeperStore {
     pub(crate) async fn connect(config: Arc<Config>, context: &OpenContext) -> Result<Self> {
-        let core = Core::connect(config, context).await?;
+        let client = Client::connect(config, context).await?;
         let mut info = Self::describe();
-        let longest = core.sessions.base().await?.timeout;
-        info.limits.max_lease = core.sessions.config.lease_in(longest);
-        Ok(Self { info, core })
+        let longest = client.sessions.base().await?.timeout;
+        info.limits.max_lease = client.sessions.config.lease_in(longest);
+        Ok(Self { info, client })
     }
 
     /// What the store is, without opening it. Its longest lease is that of an ensemble with default
@@ -57,39 +57,39 @@ impl Store for ZooKeeperStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
-        claim::claim(&self.core, claim).await
+        claim::claim(&self.client, claim).await
     }
 
     fn wakes(&self, claim: &Claim) -> Wakes {
-        self.core.wakes.register(claim.request)
+        self.client.wakes.register(claim.request)
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
-        renew::renew(&self.core, renewals).await
+        renew::renew(&self.client, renewals).await
     }
 
     fn suspicions(&self) -> Suspicions {
-        self.core.suspicions.register()
+        self.client.suspicions.register()
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
-        leave::release(&self.core, hold).await
+        release::release(&self.client, hold).await
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        leave::withdraw(&self.core, claim).await
+        release::withdraw(&self.client, claim).await
     }
 
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
-        inspect::check(&self.core, name, seq).await
+        inspect::check(&self.client, name, seq).await
     }
 
     async fn close(&self) -> Result<()> {
         // After the timeout, the servers remove what is left when the sessions expire.
-        for session in self.core.close() {
+        for session in self.client.close() {
             tokio::select! {
-                () = session.ended() => {}
-                () = self.core.clock.sleep(CLOSE_TIMEOUT) => {}
+                () = session.wait_ended() => {}
+                () = self.client.clock.sleep(CLOSE_TIMEOUT) => {}
             }
         }
         Ok(())
@@ -98,6 +98,6 @@ impl Store for ZooKeeperStore {
 
 impl Drop for ZooKeeperStore {
     fn drop(&mut self) {
-        self.core.close();
+        self.client.close();
     }
 }

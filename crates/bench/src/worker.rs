@@ -164,7 +164,7 @@ async fn turns(job: &Job) -> Result<Vec<Turn>> {
             asked: asked.as_nanos(),
             entered: entered.as_nanos(),
             token: match &inside {
-                Some(guard) if store.info().capabilities.tokens => guard.token().get(),
+                Some(guard) if client.info().capabilities.tokens => guard.token().get(),
                 _ => 0,
             },
             operations: client.operations() - operations,

@@ -15,7 +15,7 @@ use clinch_core::ErrorKind;
 use clinch_core::store::{Finding, Severity};
 use clinch_testkit::servers::ZooKeeper;
 use clinch_testkit::wait::{eventually, soon};
-use common::{Client, LONG, hold, room, shared};
+use common::{Client, LONG, hold, operations, room, shared};
 
 async fn refusal(url: &str) -> clinch_core::Error {
     let error = Client::refusal(url).await;
@@ -41,7 +41,7 @@ async fn leases_beyond_the_longest_session_are_refused() {
     let limits = client.store.info().limits;
     assert!(limits.max_lease < Duration::from_secs(8));
     assert!(limits.max_lease > Duration::from_secs(6));
-    let before = client.store.operations();
+    let before = operations(&client);
     let mut long = client.mutex("a", Duration::from_secs(8));
     let error = client.store.claim(&long).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -52,7 +52,7 @@ async fn leases_beyond_the_longest_session_are_refused() {
     long.lock_delay = Duration::from_secs(5);
     let error = client.store.claim(&long).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_eq!(client.store.operations(), before, "nothing was sent");
+    assert_eq!(operations(&client), before, "nothing was sent");
     let fits = client.mutex("a", limits.max_lease);
     client.granted(&fits).await;
 }
@@ -235,7 +235,8 @@ async fn a_closed_store_ends_its_sessions() {
     })
     .await;
     assert_eq!(server.ephemerals().unwrap(), 0);
-    let error = client.store.claim(&claim).await.unwrap_err();
+    let late = client.mutex("c", LONG);
+    let error = client.store.claim(&late).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
     client.store.withdraw(&claim).await.unwrap();
     // A dropped one does the same.

@@ -17,7 +17,8 @@ use clinch_core::{Clock, LostReason, Status};
 use clinch_testkit::proxy::{Direction, Flow, Frame, Splitter, Then, jute};
 use clinch_testkit::wait::{eventually, soon};
 use common::{
-    Client, LONG, clinch, hold, number, proxy, proxy_with, renewal, room, shared, through,
+    Client, LONG, clinch, hold, number, operations, proxy, proxy_with, renewal, room, shared,
+    through,
 };
 
 /// The node is there, and the client does not know: it finds its own node again, by name, and does
@@ -148,8 +149,8 @@ async fn a_watch_that_fires_while_disconnected_is_heard_later() {
     let grant = one.granted(&held).await;
     two.queued(&waiting).await;
     let mut wakes = two.store.wakes(&waiting);
-    let sent = two.store.operations();
-    eventually("the watch is set", async || two.store.operations() >= sent).await;
+    let sent = operations(&two);
+    eventually("the watch is set", async || operations(&two) >= sent).await;
     proxy.down();
     eventually("it is cut off", async || proxy.open() == 0).await;
     one.store.release(&hold(&held, &grant)).await.unwrap();

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store};
+use clinch_core::store::{Admin, OpenContext};
 use clinch_testkit::model::{Real, Said, Time, play};
 use clinch_testkit::servers::ZooKeeper;
 
 struct Server(ZooKeeper);
 
 impl Real for Server {
-    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Admin>> {
         let url = format!("{}?tick=200ms", self.0.url());
         clinch_zookeeper::open(&url.parse()?, context).await
     }

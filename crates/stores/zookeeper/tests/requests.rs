@@ -11,7 +11,7 @@ mod common;
 
 use clinch_core::store::Wake;
 use clinch_testkit::wait::soon;
-use common::{Client, LONG, hold, room, shared};
+use common::{Client, LONG, hold, operations, room, shared};
 
 /// Everybody waits in one line and takes a turn. What the server receives is counted, pings and all.
 async fn turns(waiters: usize) -> (f64, f64) {
@@ -31,7 +31,7 @@ async fn turns(waiters: usize) -> (f64, f64) {
         client.queued(&claim).await;
         client.store.withdraw(&claim).await.unwrap();
     }
-    let sent = || clients.iter().map(|c| c.store.operations()).sum::<u64>();
+    let sent = || clients.iter().map(operations).sum::<u64>();
     let (before, packets) = (sent(), shared().packets().unwrap());
     let mut line = Vec::new();
     for at in 0..waiters {

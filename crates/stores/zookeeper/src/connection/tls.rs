@@ -6,15 +6,15 @@ use clinch_core::{Error, Result, StoreUrl, TlsFiles};
 use zookeeper_client::{Client, Connector, Error as Zk};
 
 #[cfg(feature = "tls")]
-pub(crate) use zookeeper_client::TlsOptions;
+pub(super) use zookeeper_client::TlsOptions;
 
-/// Nobody has any.
+/// Without the feature there are none.
 #[cfg(not(feature = "tls"))]
 #[derive(Debug)]
-pub(crate) enum TlsOptions {}
+pub(super) enum TlsOptions {}
 
-/// What to look at when there is no connection.
-pub(crate) const ADVICE: &str =
+/// The advice if there is no connection.
+pub(super) const ADVICE: &str =
     "do the servers run, is it their secureClientPort, and do the certificates fit?";
 
 /// The files of an encrypted connection.
@@ -24,9 +24,9 @@ pub(crate) const ADVICE: &str =
 )]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tls {
-    /// Whom to trust.
+    /// The trusted authorities.
     ca: PathBuf,
-    /// Our own certificate and its key.
+    /// This client's certificate and its key.
     client: Option<(PathBuf, PathBuf)>,
 }
 
@@ -37,7 +37,7 @@ impl Tls {
         match ca {
             _ if !encrypted => Ok(None),
             Some(ca) => Ok(Some(Self { ca, client })),
-            // The driver trusts nobody by itself.
+            // The driver trusts no authority by default.
             None => Err(Error::invalid("an encrypted connection needs ca")
                 .with_advice("name the PEM file of the authority that the servers are signed by")),
         }
@@ -46,7 +46,7 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// Refuses hosts that no certificate can be for: the driver would panic.
+    /// Refuses hosts that cannot be in a certificate: the driver would panic.
     pub(crate) fn check<'a>(&self, hosts: impl Iterator<Item = &'a str>) -> Result<()> {
         for host in hosts {
             rustls::pki_types::ServerName::try_from(host)
@@ -56,7 +56,7 @@ impl Tls {
     }
 
     /// Reads the files.
-    pub(crate) fn options(&self) -> Result<TlsOptions> {
+    pub(super) fn options(&self) -> Result<TlsOptions> {
         clinch_core::tls::choose_provider();
         let options = TlsOptions::new().with_pem_ca(&read(&self.ca)?);
         let options = match &self.client {
@@ -86,15 +86,15 @@ impl Tls {
         .with_advice("build with the feature zookeeper-tls of clinch (tls of clinch-zookeeper)"))
     }
 
-    pub(crate) fn options(&self) -> Result<TlsOptions> {
+    pub(super) fn options(&self) -> Result<TlsOptions> {
         Err(Error::invalid(
             "encrypted connections are not in this build",
         ))
     }
 }
 
-/// Connects, encrypted if there are options for it.
-pub(crate) async fn connect(
+/// Connects; encrypted if there are options.
+pub(super) async fn connect(
     connector: Connector,
     servers: &str,
     tls: Option<TlsOptions>,

@@ -9,12 +9,12 @@
 
 mod common;
 
-use clinch_core::store::{Doubt, RenewReply};
+use clinch_core::store::{RenewReply, Suspicion};
 use clinch_core::{Clock, LostReason, Status};
 use clinch_testkit::wait::{eventually, soon};
 use common::{Client, LONG, clinch, hold, proxy, renewal, room, shared, through};
 
-/// Nothing renews here, so the connection alone brings the doubt, about the holds of its session and
+/// Nothing renews here, so the connection alone brings the suspicion, about the holds of its session and
 /// not about who waits.
 #[tokio::test]
 async fn a_lost_connection_puts_the_holds_of_its_session_in_doubt() {
@@ -27,11 +27,11 @@ async fn a_lost_connection_puts_the_holds_of_its_session_in_doubt() {
     client.queued(&waiting).await;
     // Another lease, another session: it has a connection of its own.
     client.granted(&client.mutex("c", LONG / 2)).await;
-    let mut doubts = client.store.doubts();
+    let mut suspicions = client.store.suspicions();
     // The first link is the one that belongs to no claim.
     proxy.links()[1].reset();
-    let expected = Some(Doubt::Of(vec![held.request]));
-    assert_eq!(soon("the doubt", doubts.next()).await, expected);
+    let expected = Some(Suspicion::Of(vec![held.request]));
+    assert_eq!(soon("the suspicion", suspicions.next()).await, expected);
     soon("a renewal", async {
         loop {
             match client.store.renew(&[renewal(&held, &grant)]).await {
@@ -71,7 +71,7 @@ async fn a_node_that_was_deleted_by_others_is_missed_soon() {
     let client = Client::at(&room(&shared().url(), "deleted")).await;
     let claim = client.mutex("a", LONG);
     let grant = client.granted(&claim).await;
-    let mut doubts = client.store.doubts();
+    let mut suspicions = client.store.suspicions();
     let renewed = client.store.renew(&[renewal(&claim, &grant)]).await;
     assert_eq!(renewed.unwrap(), [RenewReply::Held]);
     let server = format!("127.0.0.1:{}", shared().port());
@@ -82,8 +82,8 @@ async fn a_node_that_was_deleted_by_others_is_missed_soon() {
         .delete(&format!("{folder}/{node}"), None)
         .await
         .unwrap();
-    let expected = Some(Doubt::Of(vec![claim.request]));
-    assert_eq!(soon("the doubt", doubts.next()).await, expected);
+    let expected = Some(Suspicion::Of(vec![claim.request]));
+    assert_eq!(soon("the suspicion", suspicions.next()).await, expected);
     let renewed = client.store.renew(&[renewal(&claim, &grant)]).await;
     let lost = RenewReply::Lost(LostReason::Forgotten);
     assert_eq!(renewed.unwrap(), [lost]);
@@ -94,5 +94,5 @@ async fn a_node_that_was_deleted_by_others_is_missed_soon() {
     assert_eq!(renewed.unwrap(), [RenewReply::Held]);
     client.store.release(&hold(&claim, &grant)).await.unwrap();
     client.store.close().await.unwrap();
-    assert_eq!(soon("the end", doubts.next()).await, None);
+    assert_eq!(soon("the end", suspicions.next()).await, None);
 }

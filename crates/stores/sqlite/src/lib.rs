@@ -29,6 +29,7 @@
 //! # Ok(()) }
 //! ```
 
+mod admin;
 mod beats;
 mod blocker;
 mod boot;
@@ -41,12 +42,13 @@ mod doctor;
 mod error;
 mod events;
 mod file;
-mod floor;
 mod folder;
 mod home;
+mod info;
 mod log;
 mod maintenance;
 mod mine;
+mod open;
 mod owner;
 mod place;
 mod queue;

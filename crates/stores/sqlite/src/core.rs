@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use clinch_core::store::{OpenContext, RenewReply, Renewal};
@@ -51,8 +51,6 @@ pub(crate) type Jobs = Vec<Box<dyn Job>>;
 /// Counters that are read from outside.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Transactions so far.
-    pub(crate) transactions: AtomicU64,
     /// Pages in the log after the last commit.
     pub(crate) pages: Arc<AtomicU32>,
     /// Pages that the log had when it was last copied back.
@@ -284,7 +282,7 @@ impl Core {
         }
         let normal = self.db.pragma_update(None, "synchronous", "NORMAL");
         self.numbers.learn(raised?);
-        self.counters.transactions.fetch_add(1, Ordering::Relaxed);
+        self.context.operations.add(1);
         normal.map_err(|error| failed(self, error))
     }
 
@@ -360,7 +358,7 @@ impl Core {
                 }
                 self.sessions.announced = true;
                 self.mine.committed();
-                self.counters.transactions.fetch_add(1, Ordering::Relaxed);
+                self.context.operations.add(1);
                 return Ok(news);
             }
             // No number may be seen before a higher ceiling is on the disk.

@@ -35,11 +35,10 @@ pub(crate) fn examine(tx: &Tx<'_>) -> Vec<Finding> {
 }
 
 fn finding(severity: Severity, subject: &str, message: String, advice: Option<&str>) -> Finding {
-    Finding {
-        severity,
-        subject: subject.to_owned(),
-        message,
-        advice: advice.map(str::to_owned),
+    let finding = Finding::new(severity, subject, message);
+    match advice {
+        Some(advice) => finding.with_advice(advice),
+        None => finding,
     }
 }
 

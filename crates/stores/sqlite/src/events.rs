@@ -110,16 +110,13 @@ fn event(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Event>> {
     };
     let text = |at: usize| row.get(at).map(|text: Option<String>| text.map(Arc::from));
     let token: Option<i64> = row.get(8)?;
-    Ok(Some(Event {
-        kind,
-        name,
-        owner: OwnerId::new(row.get::<_, String>(4)?),
-        host: row.get(5)?,
-        pid: row.get(6)?,
-        label: text(7)?,
-        token: token.and_then(|raw| Token::from_u64(raw.cast_unsigned())),
-        value: text(9)?,
-    }))
+    let mut event = Event::new(kind, name, OwnerId::new(row.get::<_, String>(4)?));
+    event.host = row.get(5)?;
+    event.pid = row.get(6)?;
+    event.label = text(7)?;
+    event.token = token.and_then(|raw| Token::from_u64(raw.cast_unsigned()));
+    event.value = text(9)?;
+    Ok(Some(event))
 }
 
 /// One stream of events.

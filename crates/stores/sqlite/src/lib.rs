@@ -29,6 +29,7 @@
 //! # Ok(()) }
 //! ```
 
+mod admin;
 mod beats;
 mod blocker;
 mod boot;
@@ -43,9 +44,11 @@ mod events;
 mod file;
 mod folder;
 mod home;
+mod info;
 mod log;
 mod maintenance;
 mod mine;
+mod open;
 mod owner;
 mod place;
 mod queue;

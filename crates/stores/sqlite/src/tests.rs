@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clinch_core::store::{
-    Claim, ClaimReply, Ending, Grant, Hold, LostReason, OpenContext, ReleaseReply, RenewReply,
-    Renewal, Severity, Store,
+    Admin, Claim, ClaimReply, Ending, Grant, LostReason, ReleaseReply, RenewReply, Renewal,
+    Severity, Store,
 };
-use clinch_core::{Clock, ErrorKind, Identity, ManualClock, Name, OwnerId};
+use clinch_core::{Clinch, Clock, ErrorKind, Identity, ManualClock, Name};
 
 mod beside;
 mod boots;
@@ -55,11 +55,9 @@ impl Machine {
 
     fn open_with(&self, parameters: &str) -> (SqliteStore, Arc<Identity>) {
         let identity = Arc::new(Identity::new());
-        let context = OpenContext {
-            namespace: "clinch".into(),
-            identity: identity.clone(),
-            clock: self.clock.clone(),
-        };
+        let context = Clinch::context("clinch").unwrap();
+        let context = context.with_identity(identity.clone());
+        let context = context.with_clock(self.clock.clone());
         let micros = self.micros.clone();
         let url = format!("sqlite:{}{parameters}", self.db().display());
         let url = url.parse().unwrap();
@@ -110,27 +108,8 @@ impl Drop for Machine {
 }
 
 fn claim(identity: &Identity, name: &str) -> Claim {
-    Claim {
-        name: Name::new(name).unwrap(),
-        request: identity.request(),
-        owner: OwnerId::new("me"),
-        client: identity.info().clone(),
-        units: 1,
-        limit: 1,
-        lease: Duration::from_secs(30),
-        lock_delay: Duration::ZERO,
-        label: None,
-        value: None,
-        queue: true,
-    }
-}
-
-fn hold(claim: &Claim, grant: &Grant) -> Hold {
-    Hold {
-        name: claim.name.clone(),
-        request: claim.request,
-        seq: grant.seq,
-    }
+    let name = Name::new(name).unwrap();
+    Claim::new(identity, name, Duration::from_secs(30))
 }
 
 async fn granted(store: &SqliteStore, claim: &Claim) -> Grant {
@@ -143,12 +122,12 @@ async fn granted(store: &SqliteStore, claim: &Claim) -> Grant {
 async fn pair(store: &SqliteStore, identity: &Identity, name: &str) -> u64 {
     let claim = claim(identity, name);
     let grant = granted(store, &claim).await;
-    store.release(&hold(&claim, &grant)).await.unwrap();
+    store.release(&claim.hold(grant.seq)).await.unwrap();
     grant.seq
 }
 
 async fn reap(store: &SqliteStore) {
-    let reaped = store.writer().call(Route::Inline, maintenance::reap);
+    let reaped = store.writer.call(Route::Inline, maintenance::reap);
     reaped.await.unwrap();
 }
 
@@ -181,11 +160,7 @@ async fn a_reboot_ends_holds_keeps_delays_and_raises_tokens() {
     machine.hand.advance(Duration::from_secs(61));
     granted(&new, &waiting).await;
     // What the old one thinks to hold is gone.
-    let renewal = Renewal {
-        hold: hold(&plain, &first),
-        lease: Duration::from_secs(30),
-        value: None,
-    };
+    let renewal = Renewal::new(plain.hold(first.seq), Duration::from_secs(30));
     let replies = old.renew(&[renewal]).await.unwrap();
     assert!(matches!(replies[0], RenewReply::Lost(_)));
 }
@@ -246,11 +221,7 @@ async fn a_deleted_file_loses_holds_but_no_token_order() {
         fs::remove_file(format!("{}{end}", machine.db().display())).unwrap();
     }
     machine.micros.store(5, Ordering::SeqCst);
-    let renewal = Renewal {
-        hold: hold(&mine, &grant),
-        lease: Duration::from_secs(30),
-        value: None,
-    };
+    let renewal = Renewal::new(mine.hold(grant.seq), Duration::from_secs(30));
     let replies = store.renew(&[renewal]).await.unwrap();
     assert_eq!(replies, [RenewReply::Lost(LostReason::Forgotten)]);
     let next = granted(&store, &claim(&identity, "n")).await;
@@ -267,7 +238,7 @@ async fn a_full_disk_grants_nothing_and_heals() {
     let (store, identity) = machine.open();
     pair(&store, &identity, "warm").await;
     let limit = |pages: u32| {
-        store.writer().with_core(|core| {
+        store.writer.with_core(|core| {
             let sql = format!("PRAGMA max_page_count = {pages}");
             core.connection().query_row(&sql, [], |_| Ok(())).unwrap();
         });
@@ -325,7 +296,7 @@ async fn a_damaged_record_is_reported_and_harms_no_other() {
         assert!(error.to_string().contains("bad"), "{error}");
         assert!(matches!(good.unwrap(), ClaimReply::Granted(_)));
         for outcome in [
-            store.release(&hold(&bad, &held)).await.map(drop),
+            store.release(&bad.hold(held.seq)).await.map(drop),
             store.inspect(&bad.name).await.map(drop),
             store.check(&bad.name, held.seq).await.map(drop),
             store.evict(&bad.name, None).await.map(drop),
@@ -344,7 +315,7 @@ async fn a_damaged_record_is_reported_and_harms_no_other() {
         assert!(records.message.contains("bad") && records.advice.is_some());
 
         let renewal = |claim: &Claim, grant: &Grant| Renewal {
-            hold: hold(claim, grant),
+            hold: claim.hold(grant.seq),
             lease: Duration::from_secs(30),
             value: None,
         };
@@ -401,7 +372,7 @@ enum Failure {
 
 impl Failure {
     fn set(self, store: &SqliteStore, on: bool) {
-        store.writer().with_core(|core| match self {
+        store.writer.with_core(|core| match self {
             Self::Hook => {
                 let hook = on.then_some(|| true);
                 core.connection_mut().commit_hook(hook).unwrap();
@@ -454,7 +425,7 @@ async fn a_claim_whose_commit_fails_is_unsure_and_grants_nothing() {
         assert!(taken.seq > before);
         let reply = store.claim(&mine).await.unwrap();
         assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
-        other.release(&hold(&theirs, &taken)).await.unwrap();
+        other.release(&theirs.hold(taken.seq)).await.unwrap();
         let repeated = granted(&store, &mine).await;
         assert!(repeated.seq > taken.seq);
         assert_eq!(machine.count("SELECT sum(live) FROM names"), 1);
@@ -475,7 +446,7 @@ async fn a_release_whose_commit_fails_wakes_nobody_and_close_ends_the_hold() {
             let reply = other.claim(&waiting).await.unwrap();
             assert!(matches!(reply, ClaimReply::Queued(_)));
             failure.set(&store, true);
-            let released = store.release(&hold(&mine, &grant)).await;
+            let released = store.release(&mine.hold(grant.seq)).await;
             assert_unsure(&released.unwrap_err());
             assert_unsure(&store.withdraw(&mine).await.unwrap_err());
             failure.set(&store, false);
@@ -485,7 +456,7 @@ async fn a_release_whose_commit_fails_wakes_nobody_and_close_ends_the_hold() {
             let reply = other.claim(&waiting).await.unwrap();
             assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
             if repeat {
-                let released = store.release(&hold(&mine, &grant)).await.unwrap();
+                let released = store.release(&mine.hold(grant.seq)).await.unwrap();
                 assert_eq!(released, ReleaseReply::Released);
             } else {
                 store.close().await.unwrap();

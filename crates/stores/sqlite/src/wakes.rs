@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use clinch_core::machine::Woken;
 use clinch_core::machine::codec::{Decoder, Encoder};
-use clinch_core::store::{Wake, WakeBook, Wakes};
+use clinch_core::store::{Wake, WakeRegistry, Wakes};
 use clinch_core::{ClientId, RequestId, keeper};
 use tokio::sync::watch;
 
@@ -35,7 +35,7 @@ pub(crate) struct Bells {
     folder: PathBuf,
     /// Set where the folder's path is too long for a socket address.
     handle: Option<File>,
-    book: WakeBook,
+    registry: WakeRegistry,
     sender: Mutex<Option<UnixDatagram>>,
     bound: Mutex<bool>,
     nudged: watch::Sender<()>,
@@ -49,7 +49,7 @@ impl Bells {
             me,
             folder: folder.to_owned(),
             handle: too_long.then(|| File::open(folder).ok()).flatten(),
-            book: WakeBook::default(),
+            registry: WakeRegistry::default(),
             sender: Mutex::default(),
             bound: Mutex::default(),
             nudged: watch::Sender::new(()),
@@ -70,7 +70,7 @@ impl Bells {
 
     /// Wakes for one claim.
     pub(crate) fn register(self: &Arc<Self>, request: RequestId) -> Wakes {
-        let wakes = self.book.register(request);
+        let wakes = self.registry.register(request);
         self.listen();
         wakes
     }
@@ -108,12 +108,12 @@ impl Bells {
 
     /// Gives a wake to a claim of this client, or keeps it until the claim listens.
     pub(crate) fn deliver(&self, request: RequestId, wake: Wake) {
-        self.book.deliver(request, wake);
+        self.registry.deliver(request, wake);
     }
 
     /// Whether a claim still waits for wakes.
     pub(crate) fn awaits(&self, request: RequestId) -> bool {
-        self.book.awaits(request)
+        self.registry.awaits(request)
     }
 
     /// Tells a client that its claim has been granted.
@@ -173,7 +173,7 @@ impl Bells {
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
         // The socket goes with the session file.
-        self.book.close();
+        self.registry.close();
     }
 }
 

@@ -15,7 +15,7 @@ use clinch_core::store::{RenewReply, Renewal};
 use clinch_core::{ClientId, Clock, Result};
 use tokio::sync::oneshot;
 
-use crate::core::{Core, Counters, Done, Jobs, NotBegun};
+use crate::core::{Core, Done, Jobs, NotBegun};
 use crate::error::{Step, closed, forked, vanished};
 use crate::events;
 use crate::maintenance;
@@ -46,7 +46,6 @@ pub(crate) struct Writer {
     signal: Condvar,
     thread_runs: AtomicBool,
     busy: Duration,
-    counters: Arc<Counters>,
     bells: Arc<Bells>,
     /// The process that opened the store: a child that was forked from it may not touch it.
     process: u32,
@@ -55,7 +54,6 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(core: Core, busy: Duration, bells: Arc<Bells>) -> Self {
         Self {
-            counters: core.counters.clone(),
             core: Mutex::new(core),
             queue: Mutex::default(),
             signal: Condvar::new(),
@@ -74,11 +72,6 @@ impl Writer {
 
     pub(crate) fn bells(&self) -> &Arc<Bells> {
         &self.bells
-    }
-
-    /// Transactions so far.
-    pub(crate) fn transactions(&self) -> u64 {
-        self.counters.transactions.load(Ordering::Relaxed)
     }
 
     /// Runs a step in a transaction and waits for its commit.

@@ -17,12 +17,13 @@ use std::time::Duration;
 
 use clinch_core::blocking::block_on;
 use clinch_core::store::{
-    ClaimReply, Ending, EventKind, LostReason, ReleaseReply, RenewReply, Renewal, Store, Wake,
+    Admin, ClaimReply, Ending, EventKind, LostReason, ReleaseReply, RenewReply, Renewal, Store,
+    Wake,
 };
 use clinch_core::{Clock, ErrorKind};
 use clinch_testkit::fork::in_child;
 use clinch_testkit::wait::eventually;
-use common::{Client, Folder, hold, name};
+use common::{Client, Folder, name};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -40,7 +41,7 @@ async fn a_release_pushes_the_grant_to_the_next_client() {
     let (mut b_wakes, mut c_wakes) = (b.store.wakes(&second), c.store.wakes(&third));
     assert_eq!(b.queued(&second).await.ahead, 0);
     assert_eq!(c.queued(&third).await.ahead, 1);
-    let reply = a.store.release(&hold(&first, &grant)).await.unwrap();
+    let reply = a.store.release(&first.hold(grant.seq)).await.unwrap();
     assert_eq!(reply, ReleaseReply::Released);
     let Some(Wake::Granted(pushed)) = soon(b_wakes.next()).await else {
         panic!("no grant was pushed");
@@ -52,7 +53,7 @@ async fn a_release_pushes_the_grant_to_the_next_client() {
     assert_eq!(b.granted(&second).await.seq, pushed.seq);
     let silent = tokio::time::timeout(Duration::from_millis(50), c_wakes.next()).await;
     assert!(silent.is_err());
-    b.store.release(&hold(&second, &pushed)).await.unwrap();
+    b.store.release(&second.hold(pushed.seq)).await.unwrap();
     assert!(matches!(soon(c_wakes.next()).await, Some(Wake::Granted(_))));
 }
 
@@ -67,7 +68,7 @@ async fn wakes_cross_a_path_too_long_for_a_socket() {
     let grant = a.granted(&first).await;
     let mut wakes = b.store.wakes(&second);
     b.queued(&second).await;
-    a.store.release(&hold(&first, &grant)).await.unwrap();
+    a.store.release(&first.hold(grant.seq)).await.unwrap();
     assert!(matches!(soon(wakes.next()).await, Some(Wake::Granted(_))));
 }
 
@@ -152,7 +153,7 @@ async fn a_grant_passes_over_a_dead_waiter() {
     child.wait().unwrap();
     // The waiter ahead has died; that is a hint too, and the place improves by itself.
     assert_eq!(soon(wakes.next()).await, Some(Wake::Hint));
-    a.store.release(&hold(&first, &grant)).await.unwrap();
+    a.store.release(&first.hold(grant.seq)).await.unwrap();
     assert!(matches!(soon(wakes.next()).await, Some(Wake::Granted(_))));
 }
 
@@ -225,7 +226,7 @@ async fn events_arrive_in_order_and_from_other_clients() {
     b.granted(&b.mutex("elsewhere")).await;
     let waiting = a.mutex("orders/1");
     a.queued(&waiting).await;
-    b.store.release(&hold(&claim, &grant)).await.unwrap();
+    b.store.release(&claim.hold(grant.seq)).await.unwrap();
     a.store.withdraw(&waiting).await.unwrap();
     let mut kinds = Vec::new();
     while kinds.len() < 5 {
@@ -275,16 +276,13 @@ async fn an_old_number_changes_nothing() {
     let a = folder.client();
     let claim = a.mutex("n");
     let grant = a.granted(&claim).await;
-    let mut old = hold(&claim, &grant);
+    let mut old = claim.hold(grant.seq);
     old.seq -= 1;
-    let renewal = |hold: &clinch_core::store::Hold| Renewal {
-        hold: hold.clone(),
-        lease: Duration::from_secs(5),
-        value: None,
-    };
+    let renewal =
+        |hold: &clinch_core::store::Hold| Renewal::new(hold.clone(), Duration::from_secs(5));
     let replies = a
         .store
-        .renew(&[renewal(&old), renewal(&hold(&claim, &grant))])
+        .renew(&[renewal(&old), renewal(&claim.hold(grant.seq))])
         .await
         .unwrap();
     assert!(matches!(replies[0], RenewReply::Lost(_)));
@@ -330,7 +328,7 @@ async fn a_dropped_future_leaves_the_store_usable() {
         soon(a.store.withdraw(&claim)).await.unwrap();
         let next = a.mutex("n");
         let grant = a.granted(&next).await;
-        a.store.release(&hold(&next, &grant)).await.unwrap();
+        a.store.release(&next.hold(grant.seq)).await.unwrap();
     }
 }
 
@@ -369,7 +367,7 @@ fn many_claims_share_few_transactions_on_any_executor() {
                 .build(),
         }
         .unwrap();
-        let before = client.store.operations();
+        let before = client.operations.count();
         runtime.block_on(async {
             let claims = (0..500).map(|n| {
                 let client = client.clone();
@@ -379,7 +377,7 @@ fn many_claims_share_few_transactions_on_any_executor() {
                 claim.await.unwrap();
             }
         });
-        let transactions = client.store.operations() - before;
+        let transactions = client.operations.count() - before;
         assert!(
             transactions < 250,
             "{transactions} for 500 claims on {threads} threads"
@@ -462,7 +460,7 @@ async fn a_store_that_is_dropped_in_a_forked_child_leaves_the_parents_session() 
         let a = copy.take().ok_or("no client")?;
         let refused = [
             block_on(a.store.claim(&a.mutex("m"))).map(drop),
-            block_on(a.store.release(&hold(&claim, &grant))).map(drop),
+            block_on(a.store.release(&claim.hold(grant.seq))).map(drop),
         ];
         for outcome in refused {
             // A new connection would not help: SQLite takes the parent's locks for the child's.
@@ -486,11 +484,7 @@ async fn a_store_that_is_dropped_in_a_forked_child_leaves_the_parents_session() 
     let waiting = b.mutex("n");
     b.queued(&waiting).await;
     let a = copy.unwrap();
-    let renewal = Renewal {
-        hold: hold(&claim, &grant),
-        lease: claim.lease,
-        value: None,
-    };
+    let renewal = Renewal::new(claim.hold(grant.seq), claim.lease);
     assert_eq!(a.store.renew(&[renewal]).await.unwrap(), [RenewReply::Held]);
     drop(a);
     b.granted(&waiting).await;

@@ -17,9 +17,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use clinch_core::store::{Ending, Severity, Store};
+use clinch_core::store::{Admin, Ending, Severity, Store};
 use clinch_core::{Clock, ErrorKind};
-use common::{Client, Folder, hold};
+use common::{Client, Folder};
 
 fn refused(path: &Path) -> clinch_core::Error {
     match Client::open(path, Clock::boot()) {
@@ -82,7 +82,7 @@ async fn a_damaged_file_gives_corrupt_and_no_grant() {
     let client = folder.client();
     let claim = client.mutex("a");
     let grant = client.granted(&claim).await;
-    client.store.release(&hold(&claim, &grant)).await.unwrap();
+    client.store.release(&claim.hold(grant.seq)).await.unwrap();
     client.store.close().await.unwrap();
     drop(client);
     let db = rusqlite::Connection::open(folder.db()).unwrap();

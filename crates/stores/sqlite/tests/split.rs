@@ -16,10 +16,10 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use clinch_core::store::{ClaimReply, RenewReply, Renewal, Store};
+use clinch_core::store::{Admin, ClaimReply, RenewReply, Renewal, Store};
 use clinch_core::{Clock, ErrorKind};
 use clinch_testkit::wait::eventually;
-use common::{Client, Folder, hold};
+use common::{Client, Folder};
 
 /// How many locks of its own this process has on a file.
 fn own_locks(path: &Path) -> usize {
@@ -114,11 +114,7 @@ async fn a_log_that_is_removed_is_noticed_before_the_next_grant() {
         // Those who were there go no further.
         let error = idle.store.claim(&idle.mutex("n")).await.unwrap_err();
         assert!(error.to_string().contains("was removed"), "{error}");
-        let renewal = Renewal {
-            hold: hold(&claim, &grant),
-            lease: claim.lease,
-            value: None,
-        };
+        let renewal = Renewal::new(claim.hold(grant.seq), claim.lease);
         let renewed = holder.store.renew(&[renewal]).await;
         assert!(
             !matches!(renewed.as_deref(), Ok([RenewReply::Held])),

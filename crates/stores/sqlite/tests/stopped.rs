@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use clinch_core::store::{ClaimReply, RenewReply, Renewal, Store};
 use clinch_core::{Clock, ErrorKind};
-use common::{Client, Folder, hold};
+use common::{Client, Folder};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Stays in a transaction until its input ends, when the test below starts it so.
@@ -86,11 +86,7 @@ async fn a_process_that_stops_in_a_transaction_costs_nobody_a_lock() {
     assert!(!error.may_have_taken_effect());
 
     // The hold outlives three leases: each renewal is in time.
-    let renewal = Renewal {
-        hold: hold(&held, &grant),
-        lease: held.lease,
-        value: None,
-    };
+    let renewal = Renewal::new(held.hold(grant.seq), held.lease);
     for _ in 0..9 {
         hand.advance(held.lease / 3);
         let replies = holder.store.renew(std::slice::from_ref(&renewal)).await;

@@ -12,7 +12,7 @@ fn writer(machine: &Machine) -> rusqlite::Connection {
 
 fn renewal(claim: &Claim, grant: &Grant) -> Renewal {
     Renewal {
-        hold: hold(claim, grant),
+        hold: claim.hold(grant.seq),
         lease: claim.lease,
         value: None,
     }
@@ -98,7 +98,7 @@ async fn a_renewal_that_nobody_can_read_is_not_believed() {
     let mine = claim(&identity, "n");
     let grant = granted(&store, &mine).await;
     let later = machine.clock.now() + Duration::from_secs(60);
-    let wrote = store.writer().with_core(|core| {
+    let wrote = store.writer.with_core(|core| {
         fs::remove_dir_all(machine.sessions()).unwrap();
         let sessions = &mut core.sessions;
         let wrote = sessions.beat(&[(mine.request, later)], machine.clock.now());
@@ -190,16 +190,16 @@ async fn a_session_file_that_is_made_again_has_the_renewals_in_it() {
         RenewReply::Held
     );
     fs::remove_dir_all(machine.sessions()).unwrap();
-    store.writer().with_core(|core| core.sessions.keep());
+    store.writer.with_core(|core| core.sessions.keep());
     // Not before the database says that it is there: the client that missed it counts from then.
-    let before = store.writer().with_core(|core| core.sessions.can_beat());
+    let before = store.writer.with_core(|core| core.sessions.can_beat());
     assert!(!before);
     drop(blocking);
     machine.hand.advance(Duration::from_secs(10));
     let reply = other.claim(&claim(&rival, "n")).await.unwrap();
     assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
     pair(&store, &identity, "else").await;
-    let after = store.writer().with_core(|core| core.sessions.can_beat());
+    let after = store.writer.with_core(|core| core.sessions.can_beat());
     assert!(after);
 }
 
@@ -218,7 +218,7 @@ async fn a_lease_that_ends_while_it_is_renewed_is_not_counted_on() {
     };
     for (pause, reply) in [(29, RenewReply::Held), (31, RenewReply::Unknown)] {
         looks.store(0, Ordering::SeqCst);
-        let replies = store.writer().with_core(|core| {
+        let replies = store.writer.with_core(|core| {
             let db = rusqlite::Connection::open(machine.db()).unwrap();
             let load = |one: &Renewal| renewals::load(&db, &machine.db(), "clinch", one);
             renewals::renew_beside(

@@ -51,11 +51,7 @@ async fn a_client_that_runs_is_never_taken_for_one_of_another_boot() {
     let (other, rival) = machine.open();
     let reply = other.claim(&claim(&rival, "n")).await.unwrap();
     assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
-    let renewal = Renewal {
-        hold: hold(&mine, &grant),
-        lease: Duration::from_secs(30),
-        value: None,
-    };
+    let renewal = Renewal::new(mine.hold(grant.seq), Duration::from_secs(30));
     assert_eq!(store.renew(&[renewal]).await.unwrap(), [RenewReply::Held]);
 }
 

@@ -35,7 +35,7 @@ fn a_session_file_is_locked_whenever_it_is_seen() {
         }
         for _ in 0..400 {
             let _ = fs::remove_file(&path);
-            store.writer().with_core(|core| core.sessions.keep());
+            store.writer.with_core(|core| core.sessions.keep());
             if looking.is_finished() {
                 break;
             }
@@ -61,7 +61,7 @@ async fn a_log_that_is_removed_in_a_transaction_grants_nothing() {
             let _ = fs::remove_file(&log);
             crate::steps::run_claim(tx, &claim, 1)
         };
-        let error = store.writer().call(Route::Inline, step).await.unwrap_err();
+        let error = store.writer.call(Route::Inline, step).await.unwrap_err();
         assert!(error.to_string().contains("was removed"), "{end}: {error}");
         assert!(!error.may_have_taken_effect(), "{end}: {error}");
     }

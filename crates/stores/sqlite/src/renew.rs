@@ -9,9 +9,9 @@ use clinch_core::{BootTime, RequestId, Result};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::batch::Job;
+use crate::batch::{Job, Reply};
 use crate::connection::Database;
-use crate::error::{Fail, Step, no_answer};
+use crate::error::{Fail, Step};
 use crate::record::NameRecord;
 use crate::session::{FileRenewal, Sessions, dead_clients};
 use crate::transaction::Tx;
@@ -22,20 +22,18 @@ const LOCK_WAIT: Duration = Duration::from_millis(50);
 /// A batch of renewals with its caller.
 pub(crate) struct Renewals {
     renewals: Vec<Renewal>,
-    replies: Option<Result<Vec<RenewReply>>>,
-    sender: oneshot::Sender<Result<Vec<RenewReply>>>,
+    reply: Reply<Vec<RenewReply>>,
     /// `None` once they have been tried without the writer's lock.
     lock_wait: Option<Duration>,
 }
 
 impl Renewals {
     pub(crate) fn new(renewals: &[Renewal]) -> (Self, oneshot::Receiver<Result<Vec<RenewReply>>>) {
-        let (sender, answer) = oneshot::channel();
+        let (reply, answer) = Reply::new();
         let shortest = renewals.iter().map(|renewal| renewal.lease).min();
         let batch = Self {
             renewals: renewals.to_vec(),
-            replies: None,
-            sender,
+            reply,
             lock_wait: Some(LOCK_WAIT.min(shortest.unwrap_or_default() / 20)),
         };
         (batch, answer)
@@ -45,22 +43,12 @@ impl Renewals {
 impl Job for Renewals {
     fn run(&mut self, tx: &mut Tx<'_>) -> Step<()> {
         let renewals = self.renewals.iter();
-        let replies: Step<_> = renewals.map(|one| renew(tx, one)).collect();
-        match replies {
-            Ok(replies) => self.replies = Some(Ok(replies)),
-            Err(Fail::Refused(error)) => self.replies = Some(Err(error)),
-            Err(Fail::Sql(error)) => return Err(Fail::Sql(error)),
-        }
-        Ok(())
+        self.reply
+            .keep(renewals.map(|one| renew(tx, one)).collect())
     }
 
     fn done(self: Box<Self>, outcome: Result<()>) {
-        let replies = match outcome {
-            Ok(()) => self.replies.unwrap_or_else(|| Err(no_answer())),
-            Err(error) => Err(error),
-        };
-        // The caller may have been dropped.
-        let _ = self.sender.send(replies);
+        self.reply.send(outcome);
     }
 
     fn lock_wait(&self) -> Option<Duration> {
@@ -69,10 +57,10 @@ impl Job for Renewals {
 
     fn run_without_lock(&mut self, database: &mut Database) -> bool {
         self.lock_wait = None;
-        let replies = database.renew_without_lock(&self.renewals);
-        let done = replies.is_some();
-        self.replies = replies.map(Ok);
-        done
+        match database.renew_without_lock(&self.renewals) {
+            Some(replies) => self.reply.keep(Ok(replies)).is_ok(),
+            None => false,
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::events;
 use crate::renew::Renewals;
 use crate::transaction::Tx;
 use crate::wakes::WakeSocket;
-pub(crate) use queue::{Job, Jobs};
+pub(crate) use queue::{Job, Jobs, Reply};
 use queue::{Queue, Yield};
 
 /// The most operations of one transaction: other processes need the writer's lock, too.

@@ -50,13 +50,8 @@ impl Queue {
         &mut self,
         step: impl FnMut(&mut Tx<'_>) -> Step<T> + Send + 'static,
     ) -> oneshot::Receiver<Result<T>> {
-        let (sender, answer) = oneshot::channel();
-        let job = Call {
-            step,
-            reply: None,
-            sender,
-        };
-        self.jobs.push_back(Box::new(job));
+        let (reply, answer) = Reply::new();
+        self.jobs.push_back(Box::new(Call { step, reply }));
         answer
     }
 }
@@ -67,30 +62,52 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// An operation with its caller.
-struct Call<T, F> {
-    step: F,
-    reply: Option<Result<T>>,
+/// The reply of a job, kept until the commit.
+pub(crate) struct Reply<T> {
+    value: Option<Result<T>>,
     sender: oneshot::Sender<Result<T>>,
 }
 
-impl<T: Send, F: FnMut(&mut Tx<'_>) -> Step<T> + Send> Job for Call<T, F> {
-    fn run(&mut self, tx: &mut Tx<'_>) -> Step<()> {
-        match (self.step)(tx) {
-            Ok(reply) => self.reply = Some(Ok(reply)),
-            Err(Fail::Refused(error)) => self.reply = Some(Err(error)),
+impl<T> Reply<T> {
+    pub(crate) fn new() -> (Self, oneshot::Receiver<Result<T>>) {
+        let (sender, answer) = oneshot::channel();
+        let reply = Self {
+            value: None,
+            sender,
+        };
+        (reply, answer)
+    }
+
+    /// Keeps the result of a step. An error of SQLite is returned: it fails the transaction.
+    pub(crate) fn keep(&mut self, result: Step<T>) -> Step<()> {
+        match result {
+            Ok(value) => self.value = Some(Ok(value)),
+            Err(Fail::Refused(error)) => self.value = Some(Err(error)),
             Err(Fail::Sql(error)) => return Err(Fail::Sql(error)),
         }
         Ok(())
     }
 
+    /// Answers the caller, which may have been dropped.
+    pub(crate) fn send(self, outcome: Result<()>) {
+        let value = self.value.unwrap_or_else(|| Err(no_answer()));
+        let _ = self.sender.send(outcome.and(value));
+    }
+}
+
+/// An operation with its caller.
+struct Call<T, F> {
+    step: F,
+    reply: Reply<T>,
+}
+
+impl<T: Send, F: FnMut(&mut Tx<'_>) -> Step<T> + Send> Job for Call<T, F> {
+    fn run(&mut self, tx: &mut Tx<'_>) -> Step<()> {
+        self.reply.keep((self.step)(tx))
+    }
+
     fn done(self: Box<Self>, outcome: Result<()>) {
-        let reply = match outcome {
-            Ok(()) => self.reply.unwrap_or_else(|| Err(no_answer())),
-            Err(error) => Err(error),
-        };
-        // The caller may have been dropped.
-        let _ = self.sender.send(reply);
+        self.reply.send(outcome);
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod home;
 pub(crate) mod log;
 pub(crate) mod owner;
 pub(crate) mod place;
+pub(crate) mod rights;
 
 use std::fs;
 use std::io;

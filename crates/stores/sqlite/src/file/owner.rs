@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -15,6 +15,7 @@ use clinch_core::{Error, ErrorKind, Result};
 use rustix::io::Errno;
 
 use super::beside;
+use super::rights::Rights;
 use crate::error::io as io_error;
 
 /// The most links on the path: the limit of the kernel.
@@ -138,31 +139,6 @@ fn is_nothing(error: &io::Error) -> bool {
     )
 }
 
-/// Owner and mode of a file.
-#[derive(Debug, Clone, Copy)]
-struct Rights {
-    is_link: bool,
-    user: u32,
-    group: u32,
-    mode: u32,
-}
-
-impl Rights {
-    fn of(meta: &Metadata) -> Self {
-        Self {
-            is_link: meta.is_symlink(),
-            user: meta.uid(),
-            group: meta.gid(),
-            mode: meta.mode(),
-        }
-    }
-
-    /// Whether a group can write it. The bits of a link mean nothing.
-    fn is_of_group(&self, group: u32) -> bool {
-        self.group == group && self.mode & 0o020 != 0 && !self.is_link
-    }
-}
-
 /// Whether this may have been created by a user who is not trusted.
 fn is_planted(one: &Rights, folder: &Rights, me: u32) -> bool {
     if [0, me, folder.user].contains(&one.user) {
@@ -171,13 +147,13 @@ fn is_planted(one: &Rights, folder: &Rights, me: u32) -> bool {
     // Sticky or not: the bit prevents others from removing, not from creating.
     let anyone = folder.mode & 0o002 != 0;
     // A file of the same group as its folder can be written by all who could have created it.
-    let group = folder.mode & 0o020 != 0 && !one.is_of_group(folder.group);
+    let group = folder.mode & 0o020 != 0 && !one.is_writable_by(folder.group);
     anyone || group
 }
 
 /// Whether a file next to the database belongs to a user who cannot write the database.
 fn is_foreign(one: &Rights, db: &Rights, me: u32) -> bool {
-    let shared = db.mode & 0o002 != 0 || db.is_of_group(one.group);
+    let shared = db.mode & 0o002 != 0 || db.is_writable_by(one.group);
     ![0, me, db.user].contains(&one.user) && !shared
 }
 
@@ -185,30 +161,21 @@ fn is_foreign(one: &Rights, db: &Rights, me: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn rights(user: u32, group: u32, mode: u32) -> Rights {
-        Rights {
-            is_link: false,
-            user,
-            group,
-            mode,
-        }
-    }
-
     #[test]
     fn only_what_a_stranger_could_put_there_is_planted() {
-        let (tmp, private) = (rights(0, 0, 0o1777), rights(8, 8, 0o755));
-        let file = rights(8, 8, 0o600);
+        let (tmp, private) = (Rights::file(0, 0, 0o1777), Rights::file(8, 8, 0o755));
+        let file = Rights::file(8, 8, 0o600);
         assert!(is_planted(&file, &tmp, 7) && is_planted(&file, &tmp, 0));
-        assert!(is_planted(&file, &rights(0, 0, 0o777), 7));
+        assert!(is_planted(&file, &Rights::file(0, 0, 0o777), 7));
         assert!(!is_planted(&file, &tmp, 8), "mine");
-        assert!(!is_planted(&rights(0, 0, 0o600), &tmp, 7), "of root");
+        assert!(!is_planted(&Rights::file(0, 0, 0o600), &tmp, 7), "of root");
         assert!(!is_planted(&file, &private, 0), "root uses a user's file");
         assert!(
-            !is_planted(&file, &rights(0, 0, 0o755), 7),
+            !is_planted(&file, &Rights::file(0, 0, 0o755), 7),
             "put there by root"
         );
         // A folder for a group.
-        let (folder, shared) = (rights(0, 50, 0o2770), rights(8, 50, 0o660));
+        let (folder, shared) = (Rights::file(0, 50, 0o2770), Rights::file(8, 50, 0o660));
         assert!(!is_planted(&shared, &folder, 7));
         assert!(is_planted(&file, &folder, 7));
         let link = Rights {
@@ -221,12 +188,12 @@ mod tests {
 
     #[test]
     fn the_log_belongs_to_those_who_can_write_the_file() {
-        let (own, shared) = (rights(7, 7, 0o600), rights(0, 50, 0o660));
-        assert!(is_foreign(&rights(8, 8, 0o600), &own, 7));
-        assert!(is_foreign(&rights(8, 8, 0o600), &own, 0));
-        assert!(!is_foreign(&rights(7, 7, 0o600), &own, 0));
-        assert!(!is_foreign(&rights(8, 50, 0o660), &shared, 7));
-        assert!(is_foreign(&rights(8, 8, 0o660), &shared, 7));
+        let (own, shared) = (Rights::file(7, 7, 0o600), Rights::file(0, 50, 0o660));
+        assert!(is_foreign(&Rights::file(8, 8, 0o600), &own, 7));
+        assert!(is_foreign(&Rights::file(8, 8, 0o600), &own, 0));
+        assert!(!is_foreign(&Rights::file(7, 7, 0o600), &own, 0));
+        assert!(!is_foreign(&Rights::file(8, 50, 0o660), &shared, 7));
+        assert!(is_foreign(&Rights::file(8, 8, 0o660), &shared, 7));
     }
 
     #[test]

@@ -3,14 +3,15 @@
 //! A user who can write the folder can make a running client look dead. So it must belong to a user
 //! who may break locks anyway, and must not be open to more users than the file itself.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use clinch_core::{Error, ErrorKind, Result};
 
 use crate::error::io as io_error;
+use crate::file::rights::Rights;
 
 /// The advice for a folder that is refused.
 const ADVICE: &str =
@@ -46,26 +47,6 @@ pub(crate) fn fault(folder: &Path, db: &Path) -> io::Result<Option<String>> {
     Ok(fault_of(&Rights::of(&folder), &Rights::of(&db), me))
 }
 
-/// Type, owner and mode of a file.
-#[derive(Debug, Clone, Copy)]
-struct Rights {
-    is_folder: bool,
-    user: u32,
-    group: u32,
-    mode: u32,
-}
-
-impl Rights {
-    fn of(meta: &Metadata) -> Self {
-        Self {
-            is_folder: meta.is_dir(),
-            user: meta.uid(),
-            group: meta.gid(),
-            mode: meta.mode(),
-        }
-    }
-}
-
 fn fault_of(folder: &Rights, db: &Rights, me: u32) -> Option<String> {
     if !folder.is_folder {
         return Some("is not a folder".to_owned());
@@ -73,7 +54,7 @@ fn fault_of(folder: &Rights, db: &Rights, me: u32) -> Option<String> {
     if ![0, me, db.user].contains(&folder.user) {
         return Some(format!("belongs to user {}", folder.user));
     }
-    let group_may = db.mode & 0o020 != 0 && db.group == folder.group;
+    let group_may = db.is_writable_by(folder.group);
     if folder.mode & 0o020 != 0 && !group_may {
         return Some(format!("can be written by group {}", folder.group));
     }
@@ -89,17 +70,10 @@ mod tests {
 
     #[test]
     fn a_folder_is_as_private_as_its_file() {
+        let db = Rights::file;
         let folder = |user, group, mode| Rights {
             is_folder: true,
-            user,
-            group,
-            mode,
-        };
-        let db = |user, group, mode| Rights {
-            is_folder: false,
-            user,
-            group,
-            mode,
+            ..Rights::file(user, group, mode)
         };
         let ok = |f, d, me| fault_of(&f, &d, me).is_none();
         assert!(ok(folder(7, 7, 0o700), db(7, 7, 0o600), 7));

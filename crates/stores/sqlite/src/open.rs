@@ -6,12 +6,12 @@ use clinch_core::store::OpenContext;
 use clinch_core::{Result, StoreUrl};
 
 use crate::SqliteStore;
+use crate::batch::Batcher;
 use crate::config::Config;
-use crate::core::Core;
-use crate::deaths::Deaths;
+use crate::connection::Database;
 use crate::sequence::{Micros, wall};
-use crate::wakes::Bells;
-use crate::writer::Writer;
+use crate::wakes::WakeSocket;
+use crate::wakes::process_watch::ProcessWatch;
 
 impl SqliteStore {
     /// Opens `sqlite:PATH`, or the user's default file for `sqlite:` alone.
@@ -37,21 +37,21 @@ impl SqliteStore {
     /// # Ok(()) }
     /// ```
     pub fn open(url: &StoreUrl, context: OpenContext) -> Result<Self> {
-        Self::open_with(url, context, wall())
+        Self::open_with(url, context, wall()).map_err(|error| error.or_store("sqlite"))
     }
 
     pub(crate) fn open_with(url: &StoreUrl, context: OpenContext, micros: Micros) -> Result<Self> {
         let config = Config::from_url(url)?;
         let (busy, client) = (config.busy, context.identity.info().clone());
-        let core = Core::open(config, context, micros)?;
-        let bells = Arc::new(Bells::new(core.sessions.folder(), client.id));
+        let database = Database::open(config, context, micros)?;
+        let wakes = Arc::new(WakeSocket::new(database.sessions.folder(), client.id));
         Ok(Self {
             info: Self::describe(),
             me: client.id,
             pid: client.pid,
-            path: core.path.clone(),
-            writer: Arc::new(Writer::new(core, busy, bells.clone())),
-            deaths: Arc::new(Deaths::new(bells)),
+            path: database.path.clone(),
+            batcher: Arc::new(Batcher::new(database, busy, wakes.clone())),
+            processes: Arc::new(ProcessWatch::new(wakes)),
         })
     }
 }

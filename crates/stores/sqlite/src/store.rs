@@ -10,12 +10,11 @@ use clinch_core::store::{
 };
 use clinch_core::{ClientId, Name, Result};
 
-use crate::core::Core;
-use crate::deaths::Deaths;
-use crate::error::vanished;
-use crate::steps::{end_own, run_claim};
-use crate::tx::Tx;
-use crate::writer::{Route, Writer};
+use crate::batch::{Batcher, Route};
+use crate::connection::Database;
+use crate::error::no_answer;
+use crate::wakes::process_watch::ProcessWatch;
+use crate::{claim, inspect, release};
 
 /// Locks in a SQLite file, for the processes of one machine.
 ///
@@ -41,8 +40,8 @@ pub struct SqliteStore {
     pub(crate) me: ClientId,
     pub(crate) pid: u32,
     pub(crate) path: PathBuf,
-    pub(crate) writer: Arc<Writer>,
-    pub(crate) deaths: Arc<Deaths>,
+    pub(crate) batcher: Arc<Batcher>,
+    pub(crate) processes: Arc<ProcessWatch>,
 }
 
 impl SqliteStore {
@@ -74,95 +73,81 @@ impl Store for SqliteStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
-        let (asked, pid) = (claim.clone(), self.pid);
-        let step = move |tx: &mut Tx<'_>| run_claim(tx, &asked, pid);
-        // Whether others could reach us from the moment of the commit.
-        let reachable = self.writer.bells().is_bound();
-        let (mut reply, ahead) = self.writer.call(Route::Inline, step).await?;
-        if let ClaimReply::Queued(queued) = &mut reply {
-            queued.wakes_kept = reachable;
-        }
+        let (sent, pid) = (claim.clone(), self.pid);
+        // Whether others can reach this client from the moment of the commit.
+        let reachable = self.batcher.wakes().is_bound();
+        let (reply, ahead) = self
+            .batcher
+            .call(Route::Inline, move |tx| claim::claim(tx, &sent, pid))
+            .await?;
         if !ahead.is_empty() {
-            self.deaths.watch(claim.request, &ahead);
+            self.processes.watch(claim.request, &ahead);
         }
-        Ok(reply)
+        Ok(match reply {
+            ClaimReply::Queued(queued) => ClaimReply::Queued(queued.with_wakes_kept(reachable)),
+            other => other,
+        })
     }
 
     fn wakes(&self, claim: &Claim) -> Wakes {
-        self.writer.bells().register(claim.request)
+        self.batcher.wakes().register(claim.request)
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
-        self.writer.renew(renewals).await
+        self.batcher.renew(renewals).await
     }
 
     fn suspicions(&self) -> Suspicions {
-        // A removed log or file is noticed by the next transaction, which a renewal is.
+        // A removed file or log is noticed by the next transaction, such as that of a renewal.
         Suspicions::none()
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
         let hold = hold.clone();
-        let step = move |tx: &mut Tx<'_>| {
-            let reply = tx.on_name(&hold.name, |name| {
-                name.step(|state, now, seq, out| state.release(&hold, now, seq, out))
-            })?;
-            tx.mine.remove(hold.request);
-            Ok(reply)
-        };
-        self.writer.call(Route::Inline, step).await
+        self.batcher
+            .call(Route::Inline, move |tx| release::release(tx, &hold))
+            .await
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let claim = claim.clone();
-        let step = move |tx: &mut Tx<'_>| {
-            tx.on_name(&claim.name, |name| {
-                name.step(|state, now, seq, out| state.withdraw(&claim, now, seq, out));
-            })?;
-            tx.mine.remove(claim.request);
-            Ok(())
-        };
-        self.writer.call(Route::Inline, step).await
+        self.batcher
+            .call(Route::Inline, move |tx| release::withdraw(tx, &claim))
+            .await
     }
 
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
         let name = name.clone();
-        let step = move |tx: &mut Tx<'_>| {
-            tx.on_name(&name, |name| {
-                if name.state.check(seq, name.now).is_current() {
-                    name.bury_holders();
-                }
-                name.state.check(seq, name.now)
-            })
-        };
-        self.writer.call(Route::Inline, step).await
+        self.batcher
+            .call(Route::Inline, move |tx| inspect::check(tx, &name, seq))
+            .await
     }
 
     async fn close(&self) -> Result<()> {
         let me = self.me;
-        let Some(ended) = self.writer.close(move |tx| end_own(tx, me)) else {
+        let Some(ended) = self.batcher.close(move |tx| release::end_all(tx, me)) else {
             return Ok(());
         };
-        let ended = ended.await.unwrap_or_else(|_| Err(vanished()));
-        self.writer.with_core(Core::finish);
+        let ended = ended.await.unwrap_or_else(|_| Err(no_answer()));
+        self.batcher.with_database(Database::finish);
         ended
     }
 }
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        if self.writer.is_forked() {
-            // The session, the connection and the locks are those of the parent: nothing of them may
-            // be closed here, so they stay until this process ends.
-            std::mem::forget(self.writer.clone());
+        if self.batcher.is_forked() {
+            // The session, the connection and the locks are those of the parent. None of them may be
+            // closed here, so they stay until this process ends.
+            std::mem::forget(self.batcher.clone());
             return;
         }
         let me = self.me;
-        // Best effort: if another process is busy now, the writer thread ends the claims, and the
-        // lock of the session file goes with the process in any case.
-        drop(self.writer.close(move |tx| end_own(tx, me)));
-        // Here and not with the connection, which the writer thread may still have: a process that
+        // Best effort: if another process is in a transaction, the writer thread ends the claims, and
+        // the lock of the session file ends with the process in any case.
+        drop(self.batcher.close(move |tx| release::end_all(tx, me)));
+        // Here and not with the connection, which the writer thread may still use: a process that
         // ends now would leave its session file behind.
-        self.writer.leave();
+        self.batcher.end_session();
     }
 }

@@ -101,7 +101,7 @@ impl Place for Folder {
         Ok(true)
     }
 
-    /// Rows of the queue and of listeners, and session files of clients that have gone.
+    /// Rows of the queue and of listeners, and session files of clients that have ended.
     async fn leftovers(&self) -> Result<Vec<String>> {
         let mut left = match self.file().exists() {
             true => self

@@ -94,7 +94,7 @@ fn processes_exclude_each_other_and_wake_each_other() {
     assert!(text.starts_with(&format!("{} ", 4 * ROUNDS)), "{text}");
 }
 
-/// Looks, as `clinch list` does, and ends without a word to the store.
+/// Lists, as `clinch list` does, and ends without closing the store.
 #[tokio::test]
 async fn helper_that_looks() {
     let Some(folder) = std::env::var_os("CLINCH_TEST_LOOK") else {

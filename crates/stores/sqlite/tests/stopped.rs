@@ -55,7 +55,7 @@ fn wait_for(child: &Child, state: char) {
 }
 
 #[tokio::test]
-async fn a_process_that_stops_in_a_transaction_costs_nobody_a_lock() {
+async fn a_process_that_stops_in_a_transaction_costs_no_client_a_lock() {
     let folder = Folder::new();
     let url = format!("sqlite:{}?busy=300ms", folder.db().display());
     // Leases run on a clock that the test drives: a slow machine ends none.
@@ -95,7 +95,7 @@ async fn a_process_that_stops_in_a_transaction_costs_nobody_a_lock() {
     kill_process(pid(&child), Signal::CONT).unwrap();
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
-    // Everybody sees it, although the database says that its lease is over.
+    // All clients see it, although its lease is over in the database.
     let mut tried = other.mutex("held");
     tried.queue = false;
     let reply = other.store.claim(&tried).await.unwrap();
@@ -160,7 +160,7 @@ fn after_a_write_that_failed_a_client_grants_nothing_more() {
             .all(|error| error.contains("grants nothing more")),
         "{text}"
     );
-    // A new client finds what was committed, and goes on.
+    // A new client finds the committed state, and continues.
     assert!(Path::new(&folder.db()).exists());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

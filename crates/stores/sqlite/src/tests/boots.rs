@@ -25,7 +25,7 @@ async fn another_boot_id_ends_nothing() {
         let reply = other.claim(&claim(&rival, "n")).await.unwrap();
         assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
     }
-    // Also where nobody can see that the holder runs.
+    // Also if no client can see that the holder runs.
     fs::remove_dir_all(machine.sessions()).unwrap();
     set_meta(&machine, "boot", "of-a-container");
     let (other, _) = machine.open();
@@ -71,7 +71,7 @@ async fn the_boot_clock_alone_proves_a_reboot() {
 }
 
 #[tokio::test]
-async fn an_id_that_was_not_seen_before_raises_tokens_unless_somebody_runs() {
+async fn an_id_that_was_not_seen_before_raises_tokens_unless_a_holder_runs() {
     let machine = Machine::new();
     let (store, identity) = machine.open();
     let first = pair(&store, &identity, "n").await;

@@ -11,7 +11,7 @@ use clinch_core::store::{Claim, ClaimReply, Grant, Operations, Queued, Store};
 use clinch_core::{Clinch, Clock, Identity, Name, Result};
 use clinch_sqlite::SqliteStore;
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {

@@ -8,7 +8,6 @@
 
 mod common;
 
-use clinch_core::ErrorKind;
 use clinch_testkit::servers::Redis;
 use clinch_testkit::wait::{eventually, soon};
 use common::{Client, LONG, clinch};
@@ -45,9 +44,6 @@ async fn a_closed_store_has_none_and_makes_none() {
     assert_eq!(soon("the end of the wakes", wakes.next()).await, None);
     assert_eq!(soon("the end of the events", events.next()).await, None);
     none_left(&server).await;
-    let error = client.store.claim(&waiting).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Closed);
-    assert!(client.store.list("").await.is_err());
     // A claim that was in flight when it was closed can still be withdrawn.
     client.store.withdraw(&waiting).await.unwrap();
     client

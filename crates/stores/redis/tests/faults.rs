@@ -347,9 +347,7 @@ async fn a_silent_server_fails_all_callers_together() {
     for i in 0..600 {
         let (store, claim) = (store.clone(), client.mutex(&format!("n{i}"), LONG));
         claims.push(tokio::task::spawn(async move {
-            let error = store.claim(&claim).await.unwrap_err();
-            assert_eq!(error.store(), Some("redis"), "{error}");
-            error.kind()
+            store.claim(&claim).await.unwrap_err().kind()
         }));
     }
     for answer in claims {

@@ -104,8 +104,8 @@ impl Place for Room {
     }
 }
 
-/// Everything below the folder of a case that is not an empty folder itself; removed, or only told.
-async fn remove_all(url: &str, only_tell: bool) -> Result<Vec<String>> {
+/// All nodes below the folder of a case that are not empty folders; deletes them unless `only_list`.
+async fn remove_all(url: &str, only_list: bool) -> Result<Vec<String>> {
     let url = url.to_owned();
     let gone = |error: zookeeper_client::Error| {
         clinch_core::Error::new(clinch_core::ErrorKind::Unreachable, error.to_string())
@@ -127,7 +127,7 @@ async fn remove_all(url: &str, only_tell: bool) -> Result<Vec<String>> {
         }
         let mut left = Vec::new();
         for path in seen.iter().rev() {
-            if !only_tell {
+            if !only_list {
                 // It may have gone by itself.
                 let _ = client.delete(path, None).await;
             } else if let Some(stat) = client.check_stat(path).await.map_err(gone)?

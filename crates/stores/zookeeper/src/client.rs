@@ -4,12 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clinch_core::store::{OpenContext, SuspicionRegistry, WakeRegistry};
-use clinch_core::{BootTime, Clock, Result, keeper};
+use clinch_core::{BootTime, Clock, Result};
 use clinch_kit::lock;
 use tokio::sync::Notify;
 use zookeeper_client::{Error as Zk, Stat};
 
-use crate::cleanup;
 use crate::config::Config;
 use crate::connection::{Session, Sessions};
 use crate::error::request_error;
@@ -60,7 +59,6 @@ impl Client {
         });
         let base = client.sessions.base().await?;
         client.write_root(&base).await.map_err(request_error)?;
-        keeper::spawn(cleanup::run(client.clone()))?;
         Ok(client)
     }
 

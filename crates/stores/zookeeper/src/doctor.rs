@@ -159,10 +159,10 @@ impl ServerStatus {
 }
 
 /// The reply to a four-letter command; `None` if there is none in time.
-async fn command(server: &str, word: &str, clock: &Clock, timeout: Duration) -> Option<String> {
+async fn command(server: &str, name: &str, clock: &Clock, timeout: Duration) -> Option<String> {
     let reply = async {
         let mut stream = TcpStream::connect(server).await.ok()?;
-        stream.write_all(word.as_bytes()).await.ok()?;
+        stream.write_all(name.as_bytes()).await.ok()?;
         let mut reply = String::new();
         stream.read_to_string(&mut reply).await.ok()?;
         Some(reply)

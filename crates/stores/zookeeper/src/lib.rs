@@ -28,6 +28,8 @@ mod open;
 mod own_claim;
 mod predecessor;
 mod queue;
+#[doc(hidden)]
+pub mod raw;
 mod record;
 mod release;
 mod remove_node;

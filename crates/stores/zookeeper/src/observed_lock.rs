@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_writes_tells_how_a_hold_ended() {
+    fn the_order_of_writes_determines_the_ending() {
         for (kind, writes) in ENDINGS {
             let (mut lock, mut out) = (lock(3), Vec::new());
             writes(&mut lock, &mut out);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn waiters_are_told_from_holders() {
+    fn waiters_and_holders_have_different_endings() {
         let (mut lock, mut out) = (lock(3), Vec::new());
         lock.node_written(&name(2), None, &mut out);
         lock.node_deleted(&name(2), &mut out);

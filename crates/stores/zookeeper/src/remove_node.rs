@@ -10,7 +10,7 @@ use crate::record::{FolderRecord, HoldState};
 /// Deletes a node and writes the folder record that goes with it; `false` if the node was gone. `ending`
 /// is `None` for a claim that did not hold.
 ///
-/// The order of the writes tells listeners what happened, see `observed_lock`. A claim that leaves the
+/// Listeners infer from the order of the writes what happened, see `observed_lock`. A claim that leaves the
 /// queue writes its own node first, so that the next waiter can tell it from one that expired.
 pub(crate) async fn remove_node(
     client: &Client,

@@ -8,12 +8,12 @@ use clinch_core::store::{
     Claim, ClaimReply, Freshness, Hold, OpenContext, ReleaseReply, RenewReply, Renewal, Store,
     StoreInfo, Suspicions, Wakes,
 };
-use clinch_core::{Name, Result};
+use clinch_core::{Name, Result, keeper};
 
 use crate::client::Client;
 use crate::config::Config;
 use crate::info::INFO;
-use crate::{claim, inspect, release, renew};
+use crate::{claim, cleanup, inspect, release, renew};
 
 /// How long `close` waits for the end of each session to be acknowledged.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,6 +36,7 @@ impl ZooKeeperStore {
         let mut info = Self::describe();
         let longest = client.sessions.base().await?.timeout;
         info.limits.max_lease = client.sessions.config.lease_in(longest);
+        keeper::spawn(cleanup::run(client.clone()))?;
         Ok(Self { info, client })
     }
 

@@ -26,8 +26,8 @@ impl Real for Server {
         true
     }
 
-    /// Who waits sees the one that it waits for, and counts those ahead only when that one has gone.
-    /// That a shared hold was evicted is known until somebody else says something about the lock.
+    /// A waiter watches one node and counts the claims ahead only when that node is gone. The eviction of a
+    /// shared hold is known until another client writes the folder record.
     fn agree(&self, real: &Said, model: &Said) -> bool {
         match (real, model) {
             (Said::Queued(real), Said::Queued(model)) => real >= model,

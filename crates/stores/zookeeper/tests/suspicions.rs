@@ -1,4 +1,4 @@
-//! What a holder hears before its next renewal is due.
+//! Losses that are noticed before the next renewal is due.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -14,13 +14,13 @@ use clinch_core::{Clock, LostReason, Status};
 use clinch_testkit::wait::{eventually, soon};
 use common::{Client, LONG, clinch, hold, proxy, renewal, room, shared, through};
 
-/// Nothing renews here, so the connection alone brings the suspicion, about the holds of its session and
-/// not about who waits.
+/// Nothing is renewed here, so the lost connection alone causes the suspicion: of the holds of its session,
+/// not of its waiters.
 #[tokio::test]
-async fn a_lost_connection_puts_the_holds_of_its_session_in_doubt() {
+async fn a_lost_connection_makes_the_holds_of_its_session_suspect() {
     let proxy = proxy(shared()).await;
-    let client = Client::at(&through(&proxy, "doubt")).await;
-    let other = Client::at(&room(&shared().url(), "doubt")).await;
+    let client = Client::at(&through(&proxy, "suspicion")).await;
+    let other = Client::at(&room(&shared().url(), "suspicion")).await;
     let (held, waiting) = (client.mutex("a", LONG), client.mutex("b", LONG));
     let grant = client.granted(&held).await;
     other.granted(&other.mutex("b", LONG)).await;
@@ -43,7 +43,7 @@ async fn a_lost_connection_puts_the_holds_of_its_session_in_doubt() {
     .await;
 }
 
-/// Long before a renewal is due. Only an acknowledged one clears it.
+/// Long before a renewal is due. Only an acknowledged renewal clears it.
 #[tokio::test]
 async fn a_guard_is_suspect_while_there_is_no_connection() {
     let proxy = proxy(shared()).await;
@@ -57,15 +57,18 @@ async fn a_guard_is_suspect_while_there_is_no_connection() {
     proxy.heal();
     eventually("it is sure again", async || guard.status() == Status::Held).await;
     assert!(guard.remaining() > left, "it was not renewed");
-    // It has been renewed once, so an eviction is heard of as well, long before the next time.
+    // It has been renewed once, so an eviction is noticed as well, long before the next renewal.
     let other = clinch(&room(&shared().url(), "suspect")).await;
     let deadline = Clock::boot().now() + LONG / 4;
     other.evict("a", None).await.unwrap();
     assert_eq!(soon("the loss", guard.lost()).await, LostReason::Evicted);
-    assert!(Clock::boot().now() < deadline, "a renewal told it");
+    assert!(
+        Clock::boot().now() < deadline,
+        "it was noticed by a renewal"
+    );
 }
 
-/// An operator takes the node away, with whatever tool.
+/// An operator deletes the node with any tool.
 #[tokio::test]
 async fn a_node_that_was_deleted_by_others_is_missed_soon() {
     let client = Client::at(&room(&shared().url(), "deleted")).await;
@@ -87,7 +90,7 @@ async fn a_node_that_was_deleted_by_others_is_missed_soon() {
     let renewed = client.store.renew(&[renewal(&claim, &grant)]).await;
     let lost = RenewReply::Lost(LostReason::Forgotten);
     assert_eq!(renewed.unwrap(), [lost]);
-    // One's own release is no reason to doubt.
+    // A release by this client causes no suspicion.
     let claim = client.mutex("b", LONG);
     let grant = client.granted(&claim).await;
     let renewed = client.store.renew(&[renewal(&claim, &grant)]).await;

@@ -144,3 +144,24 @@ fn an_interrupted_run_releases_prints_and_says_so() {
     assert_eq!(report["left_behind"], 0);
     assert_eq!(folder.list(), serde_json::json!([]));
 }
+
+/// The worker processes open the engine's bare token themselves.
+#[cfg(feature = "servers")]
+#[test]
+fn a_server_is_compared_with_its_raw_operations() {
+    let server = clinch_testkit::servers::Redis::start().unwrap();
+    let folder = Folder::new("redis");
+    let output = folder
+        .clinch(&["bench", "--quick", "--only", "floor,handover", "--json"])
+        .env("CLINCH_STORE", server.url())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["floor"].as_array().unwrap().len(), 3);
+    assert!(report["handover"]["baton"]["p50_us"].is_number());
+    assert!(report["handover"]["ratio_to_baton"].is_number());
+    let left = server.dump_keys("clinch:*").unwrap();
+    let raw = |key: &String| key.contains(":floor:") || key.contains(":baton:");
+    assert!(!left.keys().any(raw), "{left:?}");
+}

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use clinch::{Result, StoreUrl};
+use clinch::Result;
+use clinch::store::StoreUrl;
 use clinch_etcd::raw;
 use prost::Message;
 use tonic::client::Grpc;

@@ -20,7 +20,8 @@ mod sqlite;
 mod zookeeper;
 
 use async_trait::async_trait;
-use clinch::{Error, ErrorKind, Result, StoreUrl};
+use clinch::store::StoreUrl;
+use clinch::{Error, ErrorKind, Result};
 
 /// Raw operations that make up one acquire-and-release pair.
 ///

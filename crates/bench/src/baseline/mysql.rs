@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use clinch::{Result, StoreUrl};
+use clinch::Result;
+use clinch::store::StoreUrl;
 use clinch_mysql::raw;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts, Params};

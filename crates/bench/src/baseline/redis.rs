@@ -2,7 +2,8 @@
 //! the token.
 
 use async_trait::async_trait;
-use clinch::{Result, StoreUrl};
+use clinch::Result;
+use clinch::store::StoreUrl;
 use clinch_redis::raw;
 use redis::aio::MultiplexedConnection;
 

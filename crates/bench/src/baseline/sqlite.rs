@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use clinch::{Result, StoreUrl};
+use clinch::Result;
+use clinch::store::StoreUrl;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use clinch::{Result, StoreUrl};
+use clinch::Result;
+use clinch::store::StoreUrl;
 use clinch_zookeeper::raw;
 use zookeeper_client::{CreateMode, CreateOptions, Error, LockOptions, LockPrefix};
 

@@ -19,8 +19,6 @@ mod doctor;
 mod error;
 mod events;
 pub mod fence;
-#[doc(hidden)]
-pub mod raw;
 mod info;
 mod inspect;
 mod key_slots;
@@ -30,6 +28,8 @@ mod ledger;
 mod lock_state;
 mod open;
 mod predecessor;
+#[doc(hidden)]
+pub mod raw;
 mod record;
 mod release;
 mod renew;

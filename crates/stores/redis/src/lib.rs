@@ -18,8 +18,6 @@ mod doctor;
 mod error;
 mod events;
 pub mod fence;
-#[doc(hidden)]
-pub mod raw;
 mod guest;
 mod info;
 mod inspect;
@@ -27,6 +25,8 @@ mod keys;
 mod ledger;
 mod open;
 mod quorum;
+#[doc(hidden)]
+pub mod raw;
 mod record;
 mod release;
 mod renew;

@@ -28,8 +28,6 @@ mod open;
 mod own_claim;
 mod predecessor;
 mod queue;
-#[doc(hidden)]
-pub mod raw;
 mod record;
 mod release;
 mod remove_node;
@@ -38,5 +36,7 @@ mod store;
 mod suspicions;
 mod wakes;
 
+#[doc(hidden)]
+pub use connection::raw;
 pub use open::{open, stores};
 pub use store::ZooKeeperStore;

@@ -96,7 +96,7 @@ impl Clients {
         let give_up = shared.clock.now() + PATIENCE;
         loop {
             let (recorder, process) = (shared.recorder.clone(), config.process);
-            let tap = |inner| -> Arc<dyn clinch::store::Store> {
+            let tap = |inner| -> Arc<dyn clinch::store::Admin> {
                 Arc::new(tap::Tap {
                     inner,
                     recorder,

@@ -1,5 +1,6 @@
 //! Connections: each session with the ensemble has one, which the driver keeps up.
 
+pub mod raw;
 mod session;
 mod sessions;
 mod tls;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use clinch_core::{Error, Result, StoreUrl};
 use zookeeper_client::{Acls, Client, Error as Zk};
 
+use super::tls::{self, Tls};
 use crate::config::{Access, Config};
-use crate::error::{connecting, sending};
-use crate::tls::{self, Tls};
+use crate::error::{connect_error, request_error};
 
 /// Shorter than the longest session that servers allow by default.
 const SESSION: Duration = Duration::from_secs(30);
@@ -31,14 +31,12 @@ pub async fn connect(url: &StoreUrl) -> Result<Session> {
         .with_session_timeout(SESSION)
         .with_connection_timeout(config.timeout)
         .with_fail_eagerly();
-    if let Some(login) = &config.login {
-        connector = login.introduce(connector);
-    }
+    connector = config.authenticate(connector);
     let tls = config.tls.as_ref().map(Tls::options).transpose()?;
-    let client = tls::connect(connector, &config.servers, tls).await;
+    let client = tls::connect(connector, &config.endpoints(), tls).await;
     Ok(Session {
-        client: client.map_err(|error| connecting(error, &config.servers))?,
-        acls: match config.acl {
+        client: client.map_err(|error| connect_error(error, &config.server_list()))?,
+        acls: match config.access {
             Access::Open => Acls::anyone_all(),
             Access::CreatorAll => Acls::creator_all(),
         },
@@ -48,5 +46,5 @@ pub async fn connect(url: &StoreUrl) -> Result<Session> {
 
 /// An error of the driver.
 pub fn error(error: Zk) -> Error {
-    sending(error)
+    request_error(error)
 }

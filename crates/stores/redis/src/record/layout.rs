@@ -5,134 +5,45 @@
 //! format of these fields, and `@REMEMBERED@` for a number. They are replaced in the text, because a local
 //! variable of Lua would cost instructions in each call.
 
-/// The fields of a packed struct, each with its format for Lua's `struct`. All are little-endian.
-struct Layout {
-    name: &'static str,
-    fields: &'static [(&'static str, &'static str)],
-}
-
-/// The first fields of the steps of one request.
-const OP: (&str, &str) = ("op", "c1");
-const REQUEST: (&str, &str) = ("request", "c16");
-
-const LAYOUTS: &[Layout] = &[
+/// The packed structs: each field with its format. All numbers are little-endian.
+const LAYOUTS: &[(&str, &str)] = &[
     // The start of every state: its form (`M` or `G`), the last number, when the key ends, until when some
     // ended claim must be remembered, the bytes of the memory behind it, and of the predecessor in that.
-    Layout {
-        name: "HEAD",
-        fields: &[
-            ("form", "c1"),
-            ("last", "I8"),
-            ("ends", "I8"),
-            ("kept", "I8"),
-            ("memory", "I4"),
-            ("predecessor", "I2"),
-        ],
-    },
+    (
+        "HEAD",
+        "form:c1 last:I8 ends:I8 kept:I8 memory:I4 predecessor:I2",
+    ),
     // In the memory: the last hold that ended; its owner follows.
-    Layout {
-        name: "PREDECESSOR",
-        fields: &[("seq", "I8"), ("ending", "c1")],
-    },
+    ("PREDECESSOR", "seq:I8 ending:c1"),
     // In the memory: a claim that ended, with the lower half of its number.
-    Layout {
-        name: "ENDED",
-        fields: &[REQUEST, ("seq", "I4"), ("ending", "c1"), ("keep", "I8")],
-    },
+    ("ENDED", "request:c16 seq:I4 ending:c1 keep:I8"),
     // In a state of form `G`, after the memory. `bytes` is the size of the holders' records; `first` and
     // `keep` are the first and the last end of a lease; `written` is the time of the last write.
-    Layout {
-        name: "GROUP",
-        fields: &[
-            ("limit", "I4"),
-            ("taken", "I8"),
-            ("held", "I4"),
-            ("waiting", "I4"),
-            ("bytes", "I4"),
-            ("first", "I8"),
-            ("keep", "I8"),
-            ("written", "I8"),
-        ],
-    },
+    (
+        "GROUP",
+        "limit:I4 taken:I8 held:I4 waiting:I4 bytes:I4 first:I8 keep:I8 written:I8",
+    ),
     // Before each record of a group.
-    Layout {
-        name: "LENGTH",
-        fields: &[("length", "I4")],
-    },
+    ("LENGTH", "length:I4"),
     // A holder, waiter or delay. The details follow, of which the first is the owner, and a value.
-    Layout {
-        name: "RECORD",
-        fields: &[
-            ("phase", "c1"),
-            REQUEST,
-            ("seq", "I8"),
-            ("since", "I8"),
-            ("until", "I8"),
-            ("lease", "I4"),
-            ("delay", "I4"),
-            ("units", "I4"),
-            ("details", "I2"),
-        ],
-    },
+    (
+        "RECORD",
+        "phase:c1 request:c16 seq:I8 since:I8 until:I8 lease:I4 delay:I4 units:I4 details:I2",
+    ),
     // The key of strict mode; the marks of the server's run follow.
-    Layout {
-        name: "EPOCH",
-        fields: &[("opens", "I8"), ("longest", "I8")],
-    },
-    // From `lease` on as in the record that the script makes of it.
-    Layout {
-        name: "CLAIM",
-        fields: &[
-            OP,
-            REQUEST,
-            ("after", "I8"),
-            ("latest", "I8"),
-            ("limit", "I4"),
-            ("queue", "B"),
-            ("lease", "I4"),
-            ("delay", "I4"),
-            ("units", "I4"),
-            ("details", "I2"),
-        ],
-    },
-    Layout {
-        name: "RENEW",
-        fields: &[
-            OP,
-            REQUEST,
-            ("seq", "I8"),
-            ("lease", "I4"),
-            ("published", "B"),
-        ],
-    },
-    Layout {
-        name: "COMMIT",
-        fields: &[
-            OP,
-            REQUEST,
-            ("from", "I8"),
-            ("to", "I8"),
-            ("lease", "I4"),
-            ("vote", "B"),
-        ],
-    },
-    Layout {
-        name: "ABORT",
-        fields: &[OP, REQUEST, ("one", "I8"), ("other", "I8")],
-    },
-    Layout {
-        name: "RELEASE",
-        fields: &[OP, REQUEST, ("seq", "I8"), ("keep", "I8")],
-    },
-    Layout {
-        name: "WITHDRAW",
-        fields: &[OP, REQUEST, ("keep", "I8")],
-    },
+    ("EPOCH", "opens:I8 longest:I8"),
+    // The steps. A claim is, from `lease` on, the same as the record that the script makes of it.
+    (
+        "CLAIM",
+        "op:c1 request:c16 after:I8 latest:I8 limit:I4 queue:B lease:I4 delay:I4 units:I4 details:I2",
+    ),
+    ("RENEW", "op:c1 request:c16 seq:I8 lease:I4 published:B"),
+    ("COMMIT", "op:c1 request:c16 from:I8 to:I8 lease:I4 vote:B"),
+    ("ABORT", "op:c1 request:c16 one:I8 other:I8"),
+    ("RELEASE", "op:c1 request:c16 seq:I8 keep:I8"),
+    ("WITHDRAW", "op:c1 request:c16 keep:I8"),
     // Eviction and check.
-    Layout {
-        name: "NUMBER",
-        fields: &[OP, ("seq", "I8")],
-    },
+    ("NUMBER", "op:c1 seq:I8"),
 ];
 
 /// Numbers that the scripts share.
@@ -143,55 +54,54 @@ const NUMBERS: &[(&str, u64)] = &[
     ("EPOCH_MICROS", 1_577_836_800_000_000),
 ];
 
-impl Layout {
-    fn size(&self) -> usize {
-        self.fields.iter().map(|(_, format)| size(format)).sum()
-    }
-
-    fn position(&self, field: &str) -> Option<usize> {
-        self.fields.iter().position(|(name, _)| *name == field)
-    }
-
-    fn offset(&self, field: &str) -> Option<usize> {
-        let before = self.fields.get(..self.position(field)?)?;
-        Some(before.iter().map(|(_, format)| size(format)).sum())
-    }
-
-    fn format(&self, from: usize, to: usize) -> Option<String> {
-        let fields = self.fields.get(from..=to)?;
-        let formats: String = fields.iter().map(|(_, format)| *format).collect();
-        Some(format!("<{formats}"))
-    }
+/// The names and formats of the fields of a struct.
+fn fields(name: &str) -> Option<Vec<(&'static str, &'static str)>> {
+    let (_, fields) = LAYOUTS.iter().find(|(layout, _)| *layout == name)?;
+    fields
+        .split(' ')
+        .map(|field| field.split_once(':'))
+        .collect()
 }
 
-fn size(format: &str) -> usize {
-    match format.get(1..) {
+fn position(fields: &[(&str, &str)], field: &str) -> Option<usize> {
+    fields.iter().position(|(name, _)| *name == field)
+}
+
+/// The bytes of these fields.
+fn size(fields: &[(&str, &str)]) -> usize {
+    let size = |format: &str| match format.get(1..) {
         Some(digits) if !digits.is_empty() => digits.parse().unwrap_or(0),
         _ => 1,
-    }
+    };
+    fields.iter().map(|(_, format)| size(format)).sum()
 }
 
-fn layout(name: &str) -> Option<&'static Layout> {
-    LAYOUTS.iter().find(|layout| layout.name == name)
+/// The format of these fields.
+fn format(fields: &[(&str, &str)]) -> String {
+    let formats: String = fields.iter().map(|(_, format)| *format).collect();
+    format!("<{formats}")
 }
 
 /// What a placeholder stands for; see the [module](self).
 fn value(placeholder: &str) -> Option<String> {
     if let Some(name) = placeholder.strip_prefix('#') {
-        return Some(layout(name)?.size().to_string());
+        return Some(size(&fields(name)?).to_string());
     }
-    if let Some((name, fields)) = placeholder.split_once('.') {
-        let layout = layout(name)?;
-        return Some(match fields.split_once('-') {
-            Some((from, to)) => layout.format(layout.position(from)?, layout.position(to)?)?,
-            None => layout.offset(fields)?.to_string(),
+    if let Some((name, chosen)) = placeholder.split_once('.') {
+        let fields = fields(name)?;
+        return Some(match chosen.split_once('-') {
+            Some((from, to)) => {
+                let chosen = position(&fields, from)?..=position(&fields, to)?;
+                format(fields.get(chosen)?)
+            }
+            None => size(fields.get(..position(&fields, chosen)?)?).to_string(),
         });
     }
-    if let Some(layout) = layout(placeholder) {
-        return layout.format(0, layout.fields.len().checked_sub(1)?);
-    }
     let number = NUMBERS.iter().find(|(name, _)| *name == placeholder);
-    number.map(|(_, number)| number.to_string())
+    match number {
+        Some((_, number)) => Some(number.to_string()),
+        None => Some(format(&fields(placeholder)?)),
+    }
 }
 
 /// A script with its placeholders replaced.
@@ -210,43 +120,39 @@ pub(crate) fn fill(script: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
-    use clinch_core::store::{Claim, Hold, Renewal};
-    use clinch_core::{Identity, Name, OwnerId};
+    use clinch_core::store::{Claim, Renewal};
+    use clinch_core::{Identity, Name};
 
     use super::*;
     use crate::record::{entry, step};
 
     fn offset(name: &str, field: &str) -> usize {
-        layout(name).unwrap().offset(field).unwrap()
+        value(&format!("{name}.{field}")).unwrap().parse().unwrap()
+    }
+
+    fn length(name: &str) -> usize {
+        value(&format!("#{name}")).unwrap().parse().unwrap()
     }
 
     fn number(bytes: &[u8], name: &str, field: &str) -> u64 {
-        let layout = layout(name).unwrap();
-        let (_, format) = layout.fields[layout.position(field).unwrap()];
-        let start = offset(name, field);
-        let bytes = &bytes[start..start + size(format)];
+        let fields = fields(name).unwrap();
+        let at = position(&fields, field).unwrap();
+        let bytes = &bytes[offset(name, field)..][..size(&fields[at..=at])];
         (bytes.iter().rev()).fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
-    fn sample() -> (Arc<Identity>, Claim) {
-        let me = Arc::new(Identity::new());
-        let claim = Claim {
-            name: Name::new("a").unwrap(),
-            request: me.request(),
-            owner: OwnerId::new("me"),
-            client: me.info().clone(),
-            units: 3,
-            limit: 5,
-            lease: Duration::from_millis(1001),
-            lock_delay: Duration::from_millis(2002),
-            queue: true,
+    fn sample() -> Claim {
+        let name = Name::new("a").unwrap();
+        let claim = Claim::new(&Identity::new(), name, Duration::from_millis(1001));
+        Claim {
             label: Some("label".into()),
             value: Some("value".into()),
-        };
-        (me, claim)
+            ..claim
+                .with_units(3, 5)
+                .with_lock_delay(Duration::from_millis(2002))
+        }
     }
 
     #[test]
@@ -260,42 +166,34 @@ mod tests {
 
     #[test]
     fn steps_are_packed_as_the_layout_says() {
-        let (_, claim) = sample();
+        let claim = sample();
         let mut packed = step::claim(&claim, 7);
         step::set_latest(&mut packed, 9);
         let field = |field| number(&packed, "CLAIM", field);
         assert_eq!((field("op"), field("after"), field("latest")), (99, 7, 9));
         assert_eq!((field("limit"), field("queue"), field("units")), (5, 1, 3));
         assert_eq!((field("lease"), field("delay")), (1001, 2002));
-        let hold = Hold {
-            name: claim.name.clone(),
-            request: claim.request,
-            seq: 11,
-        };
+        let hold = claim.hold(11);
         let mut packed = step::release(&hold);
         step::set_keep(&mut packed, 13);
         let field = |field| number(&packed, "RELEASE", field);
         assert_eq!((field("seq"), field("keep")), (11, 13));
-        assert_eq!(packed.len(), layout("RELEASE").unwrap().size());
+        assert_eq!(packed.len(), length("RELEASE"));
         let mut packed = step::withdraw(claim.request);
         step::set_keep(&mut packed, 13);
         assert_eq!(number(&packed, "WITHDRAW", "keep"), 13);
-        assert_eq!(packed.len(), layout("WITHDRAW").unwrap().size());
-        let packed = step::renew(&Renewal {
-            hold,
-            lease: Duration::from_millis(17),
-            value: None,
-        });
+        assert_eq!(packed.len(), length("WITHDRAW"));
+        let packed = step::renew(&Renewal::new(hold, Duration::from_millis(17)));
         let field = |field| number(&packed, "RENEW", field);
         assert_eq!(
             (field("seq"), field("lease"), field("published")),
             (11, 17, 0)
         );
-        assert_eq!(packed.len(), layout("RENEW").unwrap().size());
+        assert_eq!(packed.len(), length("RENEW"));
         let packed = step::catch_up(claim.request, 19, 23, Duration::from_millis(29));
         let field = |field| number(&packed, "COMMIT", field);
         assert_eq!((field("from"), field("to"), field("lease")), (19, 23, 29));
-        assert_eq!(packed.len(), layout("COMMIT").unwrap().size());
+        assert_eq!(packed.len(), length("COMMIT"));
         let packed = step::abort(claim.request, [31, 37]);
         let field = |field| number(&packed, "ABORT", field);
         assert_eq!((field("one"), field("other")), (31, 37));
@@ -306,7 +204,7 @@ mod tests {
     /// A record is made as the script makes it: from a claim, with what comes before its lease.
     #[test]
     fn records_are_read_as_the_layout_says() {
-        let (_, claim) = sample();
+        let claim = sample();
         let packed = step::claim(&claim, 0);
         let mut record = vec![b'H'];
         record.extend(&packed[offset("CLAIM", "request")..][..16]);

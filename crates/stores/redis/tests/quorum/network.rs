@@ -103,7 +103,7 @@ async fn a_claimant_that_dies_before_the_vote_is_not_waited_for() {
     let lock = dead.lock("x").lease(LONG);
     let lost = tokio::spawn(async move { lock.try_acquire().await });
     let b = servers.client().await;
-    clinch_testkit::wait::eventually("the halves", async || {
+    clinch_testkit::wait::eventually("the prepared claims", async || {
         let tried = b.lock("x").lease(LONG).try_acquire().await.unwrap();
         tried.is_none()
     })

@@ -13,9 +13,6 @@ use crate::output::{complain, plain};
 use crate::patience::Patience;
 use crate::wait_line::{WaitLine, why_taken};
 
-/// The library's default, which the help promises too.
-pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-
 /// How waiting ended.
 #[derive(Debug)]
 pub(crate) enum Claimed<T> {
@@ -196,7 +193,10 @@ pub(crate) async fn not_acquired(
     waited: Option<Duration>,
 ) -> Failure {
     let mut message = match waited {
-        Some(span) => format!("not acquired within {}", clinch::format_duration(span)),
+        Some(span) => format!(
+            "not acquired within {}",
+            clinch::store::format_duration(span)
+        ),
         None => "not acquired: it is taken".to_owned(),
     };
     if let Ok(Some(view)) = clinch.inspect(name.as_str()).await

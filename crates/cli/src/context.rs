@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use clinch::{Clinch, Connect, StoreUrl};
+use clinch::store::StoreUrl;
+use clinch::{Clinch, Connect};
 
 use crate::args::Global;
 use crate::failure::Failure;

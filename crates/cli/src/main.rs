@@ -2,7 +2,6 @@
 
 mod acquire;
 mod args;
-mod bench;
 mod child;
 mod commands;
 mod context;

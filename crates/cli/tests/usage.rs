@@ -19,7 +19,7 @@ fn each_mistake_gets_one_line_and_changes_nothing() {
         (&["run", "x", "--"], "after `--`"),
         (&["run", "x", "touch", "ran"], "put `--` before the command"),
         (&["run", "", "--", "touch", "ran"], "1 to 255 bytes"),
-        (&["run", &long, "--", "touch", "ran"], "255 is the most"),
+        (&["run", &long, "--", "touch", "ran"], "the maximum is 255"),
         (&["run", "--wait", "5", "x", "--", "touch", "ran"], "5s"),
         (
             &["run", "--wait", "5 parsecs", "x", "--", "touch", "ran"],

@@ -1,34 +1,22 @@
 //! From a URL to a client.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::memory::MemoryStore;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
-use clinch_core::{Clinch, Clock, Error, HandOver, Result, StoreUrl};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
+use clinch_core::{Clinch, Clock, Error, HandOver, Result, StoreUrl, redact};
 
-/// Connects to a store with everything at its default.
-///
-/// | URL | feature of this crate | store |
-/// |---|---|---|
-/// | `sqlite:`, `sqlite:PATH` | `sqlite` | embedded: several processes on one machine, no server |
-/// | `redis://HOST:PORT`, `rediss://…` | `redis`, `redis-tls` | one Redis |
-/// | `redis+sentinel://S1,S2,S3/MASTER` | `redis` | a master with replicas, followed through failovers |
-/// | `redis+cluster://H1,H2,H3` | `redis` | a cluster |
-/// | `redis+quorum://H1,…,H5` | `redis` | independent servers, of which a majority must agree |
-/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | `mysql`, `mysql-tls` | MySQL 8 and MariaDB |
-/// | `etcd://H1,H2,H3` | `etcd`, `etcd-tls` | etcd |
-/// | `zookeeper://H1,H2,H3/PATH` | `zookeeper`, `zookeeper-sasl`, `zookeeper-tls` | ZooKeeper |
-/// | `memory:`, `memory:NAME` | always there | inside this process, for tests |
+/// Connects to a store with default options. The [crate's page](crate#stores) lists the URLs.
 ///
 /// ```
-/// # async fn demo() -> clinch::Result<()> {
+/// # clinch::blocking::block_on(async {
 /// let clinch = clinch::connect("memory:").await?;
 /// assert_eq!(clinch.info().scheme, "memory");
 /// let error = clinch::connect("mysqlite:").await.unwrap_err();
 /// assert!(error.to_string().contains("this build has memory:"));
-/// # Ok(()) }
-/// # clinch::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 pub async fn connect(url: impl AsRef<str>) -> Result<Clinch> {
     Connect::new(url).open().await
@@ -37,7 +25,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Clinch> {
 /// Connects with options.
 ///
 /// ```
-/// # async fn demo() -> clinch::Result<()> {
+/// # clinch::blocking::block_on(async {
 /// use std::time::Duration;
 /// let clinch = clinch::Connect::new("memory:")
 ///     .namespace("billing")
@@ -45,10 +33,9 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Clinch> {
 ///     .open()
 ///     .await?;
 /// assert!(clinch.lock("invoices").acquire().await?.is_valid());
-/// # Ok(()) }
-/// # clinch::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Connect {
     url: String,
     namespace: String,
@@ -58,7 +45,7 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// A connection to the store with this URL.
+    /// Options for the store with this URL.
     pub fn new(url: impl AsRef<str>) -> Self {
         Self {
             url: url.as_ref().to_owned(),
@@ -69,22 +56,21 @@ impl Connect {
         }
     }
 
-    /// A connection to the embedded store in the user's own file.
+    /// Options for the embedded store in the user's default file.
     pub fn default_store() -> Self {
         Self::new("sqlite:")
     }
 
-    /// The prefix that separates applications in one store (`clinch` unless said).
+    /// The prefix that separates applications in one store; `clinch` by default.
     ///
     /// ```
-    /// # async fn demo() -> clinch::Result<()> {
+    /// # clinch::blocking::block_on(async {
     /// use clinch::Connect;
     /// let billing = Connect::new("memory:shared").namespace("billing").open().await?;
     /// let shop = Connect::new("memory:shared").namespace("shop").open().await?;
     /// let guard = billing.lock("orders/42").acquire().await?;
     /// assert!(shop.lock("orders/42").try_acquire().await?.is_some()); // another lock
-    /// # Ok(()) }
-    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
@@ -92,7 +78,7 @@ impl Connect {
         self
     }
 
-    /// For how long claims go on while the store cannot be reached (10 s unless said).
+    /// How long claims are retried while the store cannot be reached; 10 s by default.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
@@ -102,15 +88,14 @@ impl Connect {
     /// How holds pass between tasks of this process.
     ///
     /// ```
-    /// # async fn demo() -> clinch::Result<()> {
+    /// # clinch::blocking::block_on(async {
     /// use clinch::{Connect, HandOver};
     /// let clinch = Connect::new("memory:").hand_over(HandOver::OFF).open().await?;
     /// let lock = clinch.lock("a");
     /// let first = lock.acquire().await?;
     /// let (second, _) = tokio::join!(lock.acquire(), first.release());
-    /// assert_eq!(second?.token().local(), 0); // by way of the store
-    /// # Ok(()) }
-    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// assert_eq!(second?.token().local(), 0); // granted by the store
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     #[must_use]
     pub fn hand_over(mut self, hand_over: HandOver) -> Self {
@@ -118,16 +103,15 @@ impl Connect {
         self
     }
 
-    /// The clock that deadlines are read from, for tests: the boot clock unless said. The embedded store
-    /// needs that one, which all processes of a machine share.
+    /// The clock that deadlines are read from, for tests; the boot clock by default. The embedded store
+    /// needs the default: all processes of a machine must share one clock.
     ///
     /// ```
-    /// # async fn demo() -> clinch::Result<()> {
+    /// # clinch::blocking::block_on(async {
     /// use clinch::{Clock, Connect};
     /// let slow = Connect::new("memory:").clock(Clock::drifting(-5_000)).open().await?;
     /// assert!(slow.lock("a").acquire().await?.is_valid());
-    /// # Ok(()) }
-    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -138,21 +122,31 @@ impl Connect {
     /// Connects.
     ///
     /// ```
-    /// # async fn demo() -> clinch::Result<()> {
+    /// # clinch::blocking::block_on(async {
     /// use clinch::{Connect, ErrorKind};
     /// let error = Connect::new("memory:?bussy=1s").open().await.unwrap_err();
     /// assert_eq!(error.kind(), ErrorKind::Invalid); // a misspelt parameter is never ignored
-    /// # Ok(()) }
-    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn open(self) -> Result<Clinch> {
         self.open_with(|store| store).await
     }
 
+    /// Connects, for synchronous code.
+    ///
+    /// ```
+    /// let clinch = clinch::Connect::new("memory:").namespace("billing").open_blocking()?;
+    /// let guard = clinch.lock("invoices").acquire()?;
+    /// # Ok::<_, clinch::Error>(())
+    /// ```
+    pub fn open_blocking(self) -> Result<clinch_core::blocking::Clinch> {
+        clinch_core::blocking::block_on(self.open()).map(Into::into)
+    }
+
     /// Connects with a layer between the engine and the store: to record, to count, to disturb.
     ///
     /// ```
-    /// # async fn demo() -> clinch::Result<()> {
+    /// # clinch::blocking::block_on(async {
     /// use clinch::Connect;
     /// let mut seen = None;
     /// let clinch = Connect::new("memory:").open_with(|store| {
@@ -161,12 +155,11 @@ impl Connect {
     /// }).await?;
     /// let guard = clinch.lock("a").acquire().await?;
     /// assert_eq!(seen.unwrap().list("").await?.len(), 1);
-    /// # Ok(()) }
-    /// # clinch::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn open_with(
         self,
-        layer: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+        layer: impl FnOnce(Arc<dyn Admin>) -> Arc<dyn Admin>,
     ) -> Result<Clinch> {
         let url: StoreUrl = self.url.parse()?;
         let mut context = Clinch::context(&self.namespace)?;
@@ -182,27 +175,42 @@ impl Connect {
     }
 }
 
-/// Every store that this build has.
+/// A URL may contain a password.
+impl fmt::Debug for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect")
+            .field("url", &redact(&self.url))
+            .field("namespace", &self.namespace)
+            .field("patience", &self.patience)
+            .field("hand_over", &self.hand_over)
+            .field("clock", &self.clock)
+            .finish()
+    }
+}
+
+/// The stores of this build.
 ///
 /// ```
 /// assert!(clinch::stores().iter().any(|store| store.scheme == "memory"));
 /// ```
 pub fn stores() -> Vec<StoreInfo> {
-    let mut stores = vec![MemoryStore::describe()];
-    #[cfg(feature = "sqlite")]
-    stores.push(clinch_sqlite::SqliteStore::describe());
-    #[cfg(feature = "mysql")]
-    stores.extend(clinch_mysql::stores());
-    #[cfg(feature = "redis")]
-    stores.extend(clinch_redis::stores());
-    #[cfg(feature = "etcd")]
-    stores.extend(clinch_etcd::stores());
-    #[cfg(feature = "zookeeper")]
-    stores.extend(clinch_zookeeper::stores());
-    stores
+    [
+        vec![MemoryStore::describe()],
+        #[cfg(feature = "sqlite")]
+        vec![clinch_sqlite::SqliteStore::describe()],
+        #[cfg(feature = "mysql")]
+        clinch_mysql::stores(),
+        #[cfg(feature = "redis")]
+        clinch_redis::stores(),
+        #[cfg(feature = "etcd")]
+        clinch_etcd::stores(),
+        #[cfg(feature = "zookeeper")]
+        clinch_zookeeper::stores(),
+    ]
+    .concat()
 }
 
-/// The feature that adds the store of a scheme, where it is not in this build.
+/// The feature that adds the store of a scheme.
 fn feature_of(scheme: &str) -> Option<&'static str> {
     match scheme {
         "sqlite" => Some("sqlite"),
@@ -215,7 +223,7 @@ fn feature_of(scheme: &str) -> Option<&'static str> {
     }
 }
 
-async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::open(url, context)?)),
         #[cfg(feature = "mysql")]

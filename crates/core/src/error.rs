@@ -1,7 +1,7 @@
 //! One error type for the whole toolkit.
 //!
-//! A caller of a lock needs three answers: what kind of failure is it, where did it happen, and may
-//! the operation have taken effect all the same. [`Error`] carries exactly these.
+//! A caller needs three facts: the kind of failure, where it happened, and whether the operation may
+//! have taken effect. [`Error`] carries these.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,20 +9,14 @@ use std::sync::Arc;
 /// The result of every fallible call in clinch.
 ///
 /// ```
-/// fn name_of(order: u64) -> clinch_core::Result<clinch_core::Name> {
-///     clinch_core::Name::new(format!("orders/{order}"))
+/// fn name_of(order: u64) -> clinch::Result<clinch::Name> {
+///     clinch::Name::new(format!("orders/{order}"))
 /// }
 /// assert_eq!(name_of(42).unwrap().as_str(), "orders/42");
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in classes that a program can act upon.
-///
-/// ```
-/// use clinch_core::{Error, ErrorKind};
-/// let e = Error::new(ErrorKind::Invalid, "a lock needs a name");
-/// assert_eq!(e.kind(), ErrorKind::Invalid);
-/// ```
+/// The kind of failure: what a program can act upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -32,19 +26,19 @@ pub enum ErrorKind {
     Unsupported,
     /// The name is in use with another limit (a mutex here, a semaphore of 5 there).
     Mismatch,
-    /// The store did not answer, or answered that it cannot serve now. Trying again may help.
+    /// The store did not answer, or answered that it is unavailable. Trying again may help.
     Unreachable,
     /// The store refused access: permissions, credentials.
     Denied,
-    /// The store's data is not what clinch wrote. It was left untouched.
+    /// The store's data is not in clinch's format. It was left untouched.
     Corrupt,
     /// A hold that the operation depends on has been lost.
     Lost,
-    /// The owner would wait for itself (a write lock wanted while it holds the read lock).
+    /// The owner would wait for itself (it holds the read lock and requests the write lock).
     WouldDeadlock,
     /// The client was closed.
     Closed,
-    /// A fault of clinch itself. Please report it.
+    /// A bug in clinch. Please report it.
     Internal,
 }
 
@@ -72,13 +66,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Whether a failed operation may nevertheless have happened at the store.
-///
-/// ```
-/// use clinch_core::{Effect, Error, ErrorKind};
-/// let e = Error::new(ErrorKind::Unreachable, "the reply was lost").with_effect(Effect::Possible);
-/// assert!(e.may_have_taken_effect());
-/// ```
+/// Whether a failed operation may have taken effect at the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effect {
     /// Nothing was changed.
@@ -90,10 +78,10 @@ pub enum Effect {
 
 /// What failed, on which store, for which name, and whether it may have taken effect.
 ///
-/// `Display` is one line that ends with what to do where that is known; `Debug` shows every part.
+/// `Display` is one line that ends with advice, if there is any; `Debug` shows every part.
 ///
 /// ```
-/// use clinch_core::{Error, ErrorKind};
+/// use clinch::{Error, ErrorKind};
 /// let e = Error::new(ErrorKind::Denied, "the file belongs to another user")
 ///     .with_store("sqlite")
 ///     .with_advice("run as that user, or give another path with --store");
@@ -117,7 +105,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of `kind` that says what happened, without effect at the store.
+    /// An error of `kind`, without effect at the store.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -135,20 +123,14 @@ impl Error {
         Self::new(ErrorKind::Invalid, message)
     }
 
-    /// Names the store on which it happened.
+    /// Sets the store.
     #[must_use]
     pub fn with_store(mut self, store: impl Into<String>) -> Self {
         self.0.store = Some(store.into());
         self
     }
 
-    /// Says which store it comes from, unless it says so already.
-    ///
-    /// ```
-    /// use clinch_core::Error;
-    /// let error = Error::invalid("no").or_store("redis");
-    /// assert_eq!(error.clone().or_store("sqlite").store(), Some("redis"));
-    /// ```
+    /// Sets the store, unless one is set.
     #[must_use]
     pub fn or_store(self, store: impl Into<String>) -> Self {
         match self.store() {
@@ -157,52 +139,45 @@ impl Error {
         }
     }
 
-    /// Names the lock it was about.
+    /// Sets the lock's name.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.0.name = Some(name.into());
         self
     }
 
-    /// Says whether it may have taken effect.
+    /// Sets whether the operation may have taken effect.
     #[must_use]
     pub fn with_effect(mut self, effect: Effect) -> Self {
         self.0.effect = effect;
         self
     }
 
-    /// Says what the user should do.
+    /// Sets what the user should do.
     #[must_use]
     pub fn with_advice(mut self, advice: impl Into<String>) -> Self {
         self.0.advice = Some(advice.into());
         self
     }
 
-    /// Keeps the driver's error below this one.
-    ///
-    /// ```
-    /// use clinch_core::{Error, ErrorKind};
-    /// let io = std::io::Error::other("connection reset");
-    /// let error = Error::new(ErrorKind::Unreachable, "no reply").with_source(io);
-    /// assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "connection reset");
-    /// ```
+    /// Sets the underlying error, such as the driver's.
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));
         self
     }
 
-    /// The class of the failure.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The store's scheme, where one was involved.
+    /// The store's scheme, if one was involved.
     pub fn store(&self) -> Option<&str> {
         self.0.store.as_deref()
     }
 
-    /// The lock's name, where one was involved.
+    /// The lock's name, if one was involved.
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
     }
@@ -212,20 +187,25 @@ impl Error {
         &self.0.message
     }
 
-    /// What to do about it, where that is known.
+    /// What to do about it, if that is known.
     pub fn advice(&self) -> Option<&str> {
         self.0.advice.as_deref()
     }
 
-    /// `true` when the operation may have happened at the store although it is reported as failed.
+    /// Whether the operation may have taken effect at the store although it is reported as failed.
     pub fn may_have_taken_effect(&self) -> bool {
         self.0.effect == Effect::Possible
     }
 
-    /// `true` when trying again later can succeed without any change on the caller's side.
+    /// Why the lock was lost, if this error reports a loss; see [`Guard::run`](crate::Guard::run).
+    pub fn lost_reason(&self) -> Option<crate::LostReason> {
+        self.0.source.as_ref()?.downcast_ref().copied()
+    }
+
+    /// Whether the same call can succeed later.
     ///
     /// ```
-    /// use clinch_core::{Error, ErrorKind};
+    /// use clinch::{Error, ErrorKind};
     /// assert!(Error::new(ErrorKind::Unreachable, "no reply").is_temporary());
     /// assert!(!Error::new(ErrorKind::Denied, "read only").is_temporary());
     /// ```
@@ -275,10 +255,10 @@ impl std::error::Error for Error {
     }
 }
 
-/// So that `guard.run(work).await?` works in a function that returns [`Result`].
+/// An error of kind [`Lost`](ErrorKind::Lost).
 ///
 /// ```
-/// use clinch_core::{Error, ErrorKind, LostReason};
+/// use clinch::{Error, ErrorKind, LostReason};
 /// let error = Error::from(LostReason::Evicted);
 /// assert_eq!(error.kind(), ErrorKind::Lost);
 /// assert!(error.to_string().contains("an operator evicted it"));

@@ -1,4 +1,4 @@
-//! Who asks: request ids, owners, clients.
+//! Request ids, owners, clients.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -6,12 +6,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Identifies one claim for good: asking again with the same id repairs a lost reply.
+/// Identifies one claim: a request repeated with the same id, after a lost reply, is idempotent.
 ///
-/// It is made of the client's random number and a counter, so it is unique without a system call.
+/// It consists of the client's random number and a counter, so it is unique without a system call.
 ///
 /// ```
-/// use clinch_core::{Identity, RequestId};
+/// use clinch::store::{Identity, RequestId};
 /// let me = Identity::new();
 /// let (a, b) = (me.request(), me.request());
 /// assert!(a != b && a.client() == b.client());
@@ -24,12 +24,12 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// The id as 32 hexadecimal digits in a number.
+    /// The id as a number.
     pub fn as_u128(self) -> u128 {
         u128::from(self.client) << 64 | u128::from(self.serial)
     }
 
-    /// Reads what [`as_u128`](Self::as_u128) gave.
+    /// The inverse of [`as_u128`](Self::as_u128).
     pub fn from_u128(id: u128) -> Self {
         let half = |part: u128| u64::try_from(part & u128::from(u64::MAX)).unwrap_or_default();
         Self {
@@ -64,10 +64,10 @@ impl FromStr for RequestId {
     }
 }
 
-/// Identifies one connected client (one `connect`), at random.
+/// The random id of one connected client (one `connect`).
 ///
 /// ```
-/// use clinch_core::{Clinch, ClientId};
+/// use clinch::{Clinch, ClientId};
 /// let (a, b) = (Clinch::memory(), Clinch::memory());
 /// assert_ne!(a.client_id(), b.client_id());
 /// assert_eq!(a.client_id().to_string().parse::<ClientId>().unwrap(), a.client_id());
@@ -76,7 +76,7 @@ impl FromStr for RequestId {
 pub struct ClientId(u64);
 
 impl ClientId {
-    /// Reads what [`get`](Self::get) gave.
+    /// The inverse of [`get`](Self::get).
     pub fn from_u64(id: u64) -> Self {
         Self(id)
     }
@@ -107,22 +107,21 @@ impl FromStr for ClientId {
     }
 }
 
-/// Who holds or waits, as lists and errors show it.
+/// The owner of a hold or a claim, as `clinch list` shows it.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
 /// let me = clinch.owner();
 /// let guard = clinch.lock("a").as_owner(&me).acquire().await?;
 /// assert_eq!(guard.owner().as_str(), me.id().as_str());
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(Arc<str>);
 
 impl OwnerId {
-    /// An owner id from text (stores read it back; guest layouts have their own forms).
+    /// An owner id from text, as a store has recorded it.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
@@ -148,11 +147,12 @@ impl fmt::Debug for OwnerId {
 /// The client behind a claim: what an operator needs to find it.
 ///
 /// ```
-/// let info = clinch_core::Identity::new().info().clone();
+/// let info = clinch::store::Identity::new().info().clone();
 /// assert_eq!(info.pid, std::process::id());
 /// assert!(!info.host.is_empty());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClientInfo {
     /// The client's random id.
     pub id: ClientId,
@@ -162,10 +162,21 @@ pub struct ClientInfo {
     pub pid: u32,
 }
 
+impl ClientInfo {
+    /// A client as a store has recorded it.
+    pub fn new(id: ClientId, host: impl Into<String>, pid: u32) -> Self {
+        Self {
+            id,
+            host: host.into(),
+            pid,
+        }
+    }
+}
+
 /// Makes request ids for one client.
 ///
 /// ```
-/// use clinch_core::Identity;
+/// use clinch::store::Identity;
 /// let (a, b) = (Identity::new(), Identity::new());
 /// assert_eq!(a.request().client(), a.info().id);
 /// assert_ne!(a.info().id, b.info().id); // two clients, even in one process
@@ -180,11 +191,7 @@ impl Identity {
     /// A new random client of this process.
     pub fn new() -> Self {
         Self {
-            info: Arc::new(ClientInfo {
-                id: ClientId(random_u64()),
-                host: host(),
-                pid: pid(),
-            }),
+            info: Arc::new(ClientInfo::new(ClientId(random_u64()), host(), pid())),
             serial: AtomicU64::new(1),
         }
     }
@@ -205,7 +212,7 @@ impl Identity {
 }
 
 impl Identity {
-    /// An owner that nobody else is: for a claim that was given none.
+    /// A unique owner, for a claim that sets none.
     pub(crate) fn owner(&self) -> OwnerId {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         OwnerId::new(format!("{}-{serial:x}", self.info.id))
@@ -224,8 +231,8 @@ pub(crate) fn random_u64() -> u64 {
     if let Some(number) = crate::explore::hook::random() {
         return number;
     }
-    // Each RandomState differs from the last one only by an increment, so two hashes of different
-    // input are mixed; the boot clock and the pid separate forked children.
+    // Each RandomState differs from the last one only by an increment, so the counter is hashed as
+    // well; the boot clock and the pid separate forked children.
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let state = RandomState::new();

@@ -1,8 +1,8 @@
-//! The process-wide background thread that renews, releases and withdraws.
+//! The process-wide background thread for renewals, releases and withdrawals.
 //!
-//! It has its own runtime, so a user who blocks every worker thread still keeps the lock, and a
-//! guard that is dropped after the user's runtime has gone is still released. It is started with
-//! the first use and lives as long as the process.
+//! It has its own runtime. So locks are renewed even if user code blocks every worker thread, and a
+//! guard is released even if it is dropped after the user's runtime. The thread starts with the first
+//! use and lives as long as the process.
 //!
 //! ```
 //! # async fn demo() -> clinch_core::Result<()> {
@@ -20,13 +20,13 @@ use tokio::sync::oneshot;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Runs a future on the keeper to its end, whatever becomes of the caller.
+/// Runs a future on the keeper. It runs to its end even if the caller is dropped.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// let (told, hear) = std::sync::mpsc::channel();
-/// clinch_core::keeper::spawn(async move { told.send("done").unwrap() })?;
-/// assert_eq!(hear.recv().unwrap(), "done"); // no runtime here, and yet it ran
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// clinch_core::keeper::spawn(async move { sender.send("done").unwrap() })?;
+/// assert_eq!(receiver.recv().unwrap(), "done"); // it ran, without a runtime here
 /// # Ok(()) }
 /// ```
 pub fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<()> {
@@ -53,7 +53,7 @@ pub fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<()> {
 ///     Ok(socket.local_addr().map_err(refused)?.port())
 /// })
 /// .await?;
-/// assert_ne!(port, 0); // tokio's reactor was there, on an executor that is not tokio
+/// assert_ne!(port, 0); // tokio's reactor, from an executor that is not tokio
 /// # Ok(()) }
 /// # clinch_core::blocking::block_on(demo()).unwrap();
 /// ```
@@ -62,11 +62,15 @@ pub async fn run<T: Send + 'static>(
 ) -> Result<T> {
     let (tx, rx) = oneshot::channel();
     spawn(async move {
-        // The caller may have gone; then nobody wants the output.
+        // Fails if the caller was dropped.
         let _ = tx.send(future.await);
     })?;
-    rx.await
-        .map_err(|_| Error::new(ErrorKind::Internal, "a task of the keeper was lost"))?
+    rx.await.map_err(|_| {
+        Error::new(
+            ErrorKind::Internal,
+            "a task of the keeper ended without output",
+        )
+    })?
 }
 
 /// The keeper's runtime.

@@ -5,22 +5,16 @@ use std::sync::Arc;
 
 use crate::{Error, Result};
 
-/// The longest name in bytes.
-///
-/// ```
-/// use clinch_core::{MAX_NAME, Name};
-/// assert!(Name::new("x".repeat(MAX_NAME)).is_ok());
-/// assert!(Name::new("x".repeat(MAX_NAME + 1)).is_err());
-/// ```
+/// The longest name, in bytes.
 pub const MAX_NAME: usize = 255;
 
 /// A lock's name: 1 to 255 bytes of UTF-8, compared byte by byte on every store.
 ///
-/// Case, trailing spaces, `.`, `//` and unicode forms all count: no store folds two names into one.
-/// `/` is the customary separator of a hierarchy, and [`list`](crate::Clinch::list) takes prefixes.
+/// Case, trailing spaces, `.`, `//` and Unicode forms are significant: no store folds two names into
+/// one. `/` is the usual separator of a hierarchy, and [`list`](crate::Clinch::list) takes prefixes.
 ///
 /// ```
-/// use clinch_core::Name;
+/// use clinch::Name;
 /// assert_eq!(Name::new("orders/42").unwrap().as_str(), "orders/42");
 /// assert!(Name::new("").is_err());
 /// assert!(Name::new("x".repeat(256)).is_err());
@@ -29,7 +23,7 @@ pub const MAX_NAME: usize = 255;
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks the length and makes a name.
+    /// Checks a name.
     pub fn new(name: impl AsRef<str>) -> Result<Self> {
         let name = name.as_ref();
         if name.is_empty() {
@@ -38,14 +32,14 @@ impl Name {
         }
         if name.len() > MAX_NAME {
             return Err(Error::invalid(format!(
-                "a lock's name has {} bytes, and {MAX_NAME} is the most",
+                "a lock's name has {} bytes; the maximum is {MAX_NAME}",
                 name.len()
             ))
             .with_advice("shorten it, or use a hash of it"));
         }
         if name.contains('\0') {
             return Err(Error::invalid("a lock's name contains a NUL byte")
-                .with_advice("leave it out: some stores would end the name there"));
+                .with_advice("remove it: some stores would end the name there"));
         }
         Ok(Self(Arc::from(name)))
     }
@@ -76,10 +70,10 @@ impl AsRef<str> for Name {
 
 /// Checks a namespace: 1 to 64 bytes of letters, digits, `-`, `_` and `.`.
 ///
-/// The set is narrow on purpose, so that each store can use it unescaped in keys, paths and tables.
+/// The set is narrow, so that each store can use it unescaped in keys, paths and tables.
 ///
 /// ```
-/// use clinch_core::check_namespace;
+/// use clinch::store::check_namespace;
 /// assert!(check_namespace("billing-eu.v2").is_ok());
 /// assert!(check_namespace("billing/eu").is_err());
 /// ```

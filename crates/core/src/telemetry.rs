@@ -1,20 +1,5 @@
-//! What an operator can follow: `tracing`, and `metrics` behind the feature of that name.
-//!
-//! Spans (debug): `acquire` (lock, store) around a claim and its wait, `renew` (store, holds) around
-//! each batch. Events, target `clinch`: waiting, granted, not acquired, handed over, renewed,
-//! released, and *lost*, which is a warning.
-//!
-//! | metric | kind | meaning |
-//! |---|---|---|
-//! | `clinch_acquisitions_total` | counter | grants, hand-overs included |
-//! | `clinch_not_acquired_total` | counter | tries and timed waits that ended without the lock |
-//! | `clinch_acquire_errors_total` | counter | acquisitions that failed, by `kind` |
-//! | `clinch_wait_seconds` | histogram | from the call to the grant |
-//! | `clinch_hold_seconds` | histogram | from the grant to the release |
-//! | `clinch_losses_total` | counter | holds lost, by `reason` |
-//! | `clinch_renewals_total`, `clinch_renewal_failures_total` | counter | per hold |
-//! | `clinch_queue_length` | histogram | local waiters of a name, when one joins |
-//! | `clinch_hand_overs_total` | counter | holds passed on inside the process |
+//! Traces through `tracing`, and metrics behind the feature `metrics`. The page of the crate `clinch`
+//! lists them; a test of that crate compares the list with this file.
 
 use std::time::Duration;
 

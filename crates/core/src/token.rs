@@ -5,35 +5,20 @@ use std::str::FromStr;
 
 use crate::{Error, Name, Result};
 
-/// How many bits of a token number the hand-overs inside one process.
-///
-/// ```
-/// use clinch_core::{LOCAL_BITS, Token};
-/// assert_eq!(Token::new(7, 1).unwrap().get(), 7 << LOCAL_BITS | 1);
-/// ```
+/// The low bits of a token: the local sequence number, which counts hand-overs inside one process.
 pub const LOCAL_BITS: u32 = 12;
 /// The largest local sequence number.
-///
-/// ```
-/// use clinch_core::{MAX_LOCAL, Token};
-/// assert!(Token::new(7, MAX_LOCAL).is_some() && Token::new(7, MAX_LOCAL + 1).is_none());
-/// ```
 pub const MAX_LOCAL: u64 = (1 << LOCAL_BITS) - 1;
-/// The largest store sequence number: with the local bits it still fits a signed 64-bit column.
-///
-/// ```
-/// use clinch_core::{MAX_LOCAL, MAX_SEQ, Token};
-/// assert_eq!(Token::new(MAX_SEQ, MAX_LOCAL).unwrap().get(), i64::MAX as u64);
-/// ```
+/// The largest store sequence number: together with the local bits it fits a signed 64-bit column.
 pub const MAX_SEQ: u64 = (1 << (63 - LOCAL_BITS)) - 1;
 
-/// A fencing token: it rises with every grant of a name, so a resource that refuses smaller tokens
-/// than it has seen is safe from a holder that was paused past its lease.
+/// A fencing token: it rises with every grant of a name. A resource that refuses tokens smaller than
+/// the greatest seen is safe from a holder that was paused past its lease.
 ///
 /// It is `store sequence << 12 | local sequence`, at most 63 bits, and fits a signed `BIGINT`.
 ///
 /// ```
-/// use clinch_core::Token;
+/// use clinch::Token;
 /// let first = Token::new(7, 0).unwrap();
 /// let handed_over = Token::new(7, 1).unwrap();
 /// let next_grant = Token::new(8, 0).unwrap();
@@ -45,7 +30,7 @@ pub const MAX_SEQ: u64 = (1 << (63 - LOCAL_BITS)) - 1;
 pub struct Token(u64);
 
 impl Token {
-    /// Puts a token together; `None` when a part is out of range.
+    /// A token of its two parts; `None` if one is out of range.
     pub fn new(seq: u64, local: u64) -> Option<Self> {
         (seq <= MAX_SEQ && local <= MAX_LOCAL).then_some(Self(seq << LOCAL_BITS | local))
     }
@@ -63,7 +48,7 @@ impl Token {
     /// Reads a token from a number; `None` above 63 bits.
     ///
     /// ```
-    /// use clinch_core::Token;
+    /// use clinch::Token;
     /// let column: i64 = 28_672; // a BIGINT of the table that the token guards
     /// let token = Token::from_u64(column.unsigned_abs()).unwrap();
     /// assert_eq!((token.seq(), token.local()), (7, 0));
@@ -73,12 +58,12 @@ impl Token {
         (raw <= i64::MAX.unsigned_abs()).then_some(Self(raw))
     }
 
-    /// The part that the store gave.
+    /// The store's sequence number.
     pub fn seq(self) -> u64 {
         self.0 >> LOCAL_BITS
     }
 
-    /// The part that numbers hand-overs inside one process.
+    /// The local sequence number, which counts hand-overs inside one process.
     pub fn local(self) -> u64 {
         self.0 & MAX_LOCAL
     }
@@ -101,17 +86,16 @@ impl FromStr for Token {
     }
 }
 
-/// How a name is held: what the sequencer says of the mode.
+/// How a name is held.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
-/// use clinch_core::Mode;
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
+/// use clinch::Mode;
 /// let guard = clinch.semaphore("workers", 5).permits(2).acquire().await?;
 /// assert_eq!(guard.mode(), Mode::Permits { units: 2, limit: 5 });
 /// assert_eq!(guard.mode().to_string(), "2/5");
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -173,14 +157,14 @@ impl FromStr for Mode {
     }
 }
 
-/// Name, mode and token as one printable string that a holder hands to a resource.
+/// Name, mode and token as one printable string that a holder sends to a resource.
 ///
-/// The resource either compares the token with the newest it has seen, or asks the store with
-/// [`Clinch::check`](crate::Clinch::check). Control characters and `%` of the name are escaped, so
-/// a sequencer is always one line.
+/// The resource either compares the token with the greatest it has seen, or checks it at the store
+/// with [`Clinch::check`](crate::Clinch::check). Control characters and `%` of the name are escaped,
+/// so a sequencer is always one line.
 ///
 /// ```
-/// use clinch_core::Sequencer;
+/// use clinch::Sequencer;
 /// let s: Sequencer = "x:28672:orders/42".parse().unwrap();
 /// assert_eq!(s.token().seq(), 7);
 /// assert_eq!(s.name().as_str(), "orders/42");
@@ -194,7 +178,7 @@ pub struct Sequencer {
 }
 
 impl Sequencer {
-    /// Puts a sequencer together.
+    /// A sequencer of its parts.
     pub fn new(name: Name, mode: Mode, token: Token) -> Self {
         Self { name, mode, token }
     }

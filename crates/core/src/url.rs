@@ -231,7 +231,7 @@ impl fmt::Debug for StoreUrl {
 /// The text of a URL with the password of its authority and any secret parameter replaced by `***`.
 ///
 /// ```
-/// use clinch_core::redact;
+/// use clinch::redact;
 /// assert_eq!(redact("mysql://u:p%40ss@h/db?password=x&pool=2"), "mysql://u:***@h/db?password=***&pool=2");
 /// assert_eq!(redact("sqlite:/tmp/a.db"), "sqlite:/tmp/a.db");
 /// ```

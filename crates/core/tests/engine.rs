@@ -14,9 +14,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use clinch_core::memory::{Fault, MemoryStore, Op};
-use clinch_core::store::{Doubt, Ending, OpenContext, Store};
+use clinch_core::store::{Ending, OpenContext, Suspicion};
 use clinch_core::{
-    Clinch, Clock, ErrorKind, HandOver, Identity, LostReason, ManualClock, ReleaseReply, Status,
+    Clinch, Clock, ErrorKind, HandOver, LostReason, ManualClock, ReleaseReply, Status,
 };
 
 struct Bench {
@@ -27,11 +27,7 @@ struct Bench {
 }
 
 fn context(clock: Clock) -> OpenContext {
-    OpenContext {
-        namespace: "test".into(),
-        identity: Arc::new(Identity::new()),
-        clock,
-    }
+    Clinch::context("test").unwrap().with_clock(clock)
 }
 
 /// A client on a manual clock.
@@ -94,16 +90,16 @@ async fn nothing_left(clinch: &Clinch) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_passes_on_inside_the_process_with_a_rising_token() {
-    let (clinch, store) = real();
+    let (clinch, _) = real();
     let lock = clinch.lock("a");
     let first = lock.acquire().await.unwrap();
     let token = first.token();
     let waiter = begin(Box::pin(lock.acquire()));
-    let before = store.operations();
+    let before = clinch.operations();
     first.release().await.unwrap();
     let second = waiter.await.unwrap();
     assert_eq!(
-        store.operations(),
+        clinch.operations(),
         before,
         "a hand-over needs no word to the store"
     );
@@ -177,14 +173,9 @@ async fn a_hold_stays_for_one_round_of_those_who_wait() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_tasks_exclude_each_other_and_tokens_rise() {
-    for bounds in [
-        HandOver::default(),
-        HandOver::OFF,
-        HandOver {
-            count: 3,
-            ..HandOver::default()
-        },
-    ] {
+    let mut few = HandOver::default();
+    few.count = 3;
+    for bounds in [HandOver::default(), HandOver::OFF, few] {
         let context = context(Clock::boot());
         let store = Arc::new(MemoryStore::new(context.clone()));
         let clinch = Clinch::builder(store, context).hand_over(bounds).build();
@@ -311,9 +302,9 @@ async fn a_release_goes_on_after_the_lease() {
     drop(guard);
     Clock::boot().sleep(lease * 3).await;
     store.faults().always(None);
-    let before = store.operations();
+    let before = clinch.operations();
     let until = Clock::boot().now() + Duration::from_secs(10);
-    while store.operations() == before {
+    while clinch.operations() == before {
         assert!(Clock::boot().now() < until, "it was given up");
         Clock::boot().sleep(ms(5)).await;
     }
@@ -440,9 +431,9 @@ async fn a_store_in_doubt_makes_its_guards_suspect_until_a_renewal_is_acknowledg
     ];
     for lock in guards {
         let guard = lock.acquire().await.unwrap();
-        bench.store.doubt(&Doubt::Of(vec![])); // about others
+        bench.store.suspect(&Suspicion::Of(vec![])); // about others
         bench.store.faults().cut(true);
-        bench.store.doubt(&Doubt::All);
+        bench.store.suspect(&Suspicion::All);
         until(|| async { (guard.status() == Status::Suspect).then_some(()) }).await;
         assert!(guard.is_valid());
         bench.store.faults().cut(false);
@@ -461,7 +452,7 @@ async fn a_doubt_that_is_right_ends_the_hold_at_once() {
     let guard = bench.clinch.lock("a").acquire().await.unwrap();
     bench.other().clinch.evict("a", None).await.unwrap();
     assert_eq!(guard.status(), Status::Held, "nobody has told it");
-    bench.store.doubt(&Doubt::All);
+    bench.store.suspect(&Suspicion::All);
     assert_eq!(guard.lost().await, LostReason::Evicted);
 }
 
@@ -719,8 +710,12 @@ async fn run_stops_the_work_when_the_lock_is_evicted() {
     let guard = clinch.lock("a").lease(ms(1500)).acquire().await.unwrap();
     let broken = clinch.evict("a", Some(guard.token())).await.unwrap();
     assert_eq!(broken.seqs, [guard.token().seq()]);
-    let outcome = guard.run(std::future::pending::<()>()).await;
+    let outcome = guard.run_until_lost(std::future::pending::<()>()).await;
     assert_eq!(outcome, Err(LostReason::Evicted));
+    let work = std::future::pending::<clinch_core::Result<()>>();
+    let error = guard.run(work).await.unwrap_err();
+    assert_eq!(error.lost_reason(), Some(LostReason::Evicted));
+    assert_eq!((error.kind(), error.name()), (ErrorKind::Lost, Some("a")));
     let next = clinch.lock("a").acquire().await.unwrap();
     assert_eq!(next.predecessor().unwrap().ending, Ending::Evicted);
 }

@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use clinch_core::memory::{Fault, MemoryStore, Op};
-use clinch_core::store::{OpenContext, Store};
-use clinch_core::{Clinch, Clock, Identity, ManualClock};
+use clinch_core::store::{Admin, OpenContext};
+use clinch_core::{Clinch, Clock, ManualClock};
 
 struct Client {
     clinch: Clinch,
@@ -24,11 +24,7 @@ struct Client {
 }
 
 fn context(clock: Clock) -> OpenContext {
-    OpenContext {
-        namespace: "test".into(),
-        identity: Arc::new(Identity::new()),
-        clock,
-    }
+    Clinch::context("test").unwrap().with_clock(clock)
 }
 
 impl Client {
@@ -153,10 +149,10 @@ async fn no_is_said_once_what_is_under_way_has_been_withdrawn() {
     here.store
         .faults()
         .inject(Op::Withdraw, Fault::DelayBefore(ms(500)));
-    let before = here.store.operations();
+    let before = here.context.operations.count();
     until("it is repeated", async || {
         hand.advance(ms(20));
-        here.store.operations() > before
+        here.context.operations.count() > before
     })
     .await;
     held.release().await.unwrap();

@@ -15,7 +15,7 @@ const LONGEST: &[&str] = &[
     "clinch-etcd conformance",
     "clinch-cli verify",
     "clinch-zookeeper ensemble",
-    "clinch-mysql forms",
+    "clinch-mysql patterns",
     "clinch-cli wrong_locks",
     "clinch-mysql faults",
     "clinch-zookeeper conformance",

@@ -11,6 +11,7 @@
 //! - [`servers`]: real servers, started and killed by the tests.
 //! - [`stores`]: wrappers that make any store fail, or able to do less.
 //! - [`subjects`]: the conformance suite on stores that need servers.
+//! - [`toy`]: the smallest store, and how one is written.
 //! - [`wait`]: waiting for conditions; dropping a future after so many polls.
 //!
 //! ```
@@ -50,4 +51,5 @@ pub mod servers;
 pub mod stores;
 #[cfg(feature = "conformance")]
 pub mod subjects;
+pub mod toy;
 pub mod wait;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_core::{Clinch, LostReason, Result, Status};
 use libtest_mimic::{Arguments, Trial};
 
@@ -70,11 +70,11 @@ pub trait Paused: Opens + Send + Sync + 'static {
 ///
 /// ```no_run
 /// # use std::sync::Arc;
-/// # use clinch_core::{Clinch, Result, StoreUrl, memory::MemoryStore, store::{OpenContext, Store, StoreInfo}};
+/// # use clinch_core::{Clinch, Result, StoreUrl, memory::MemoryStore, store::{Admin, OpenContext, StoreInfo}};
 /// use clinch_testkit::{clients::{Client, Opens}, pauses::{self, Paused}, servers::Redis};
 /// struct Mine;
 /// # impl Opens for Mine {
-/// #     async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+/// #     async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
 /// #         Ok(Arc::new(MemoryStore::open(url, context)?))
 /// #     }
 /// # }
@@ -158,7 +158,7 @@ impl<O: Opens + 'static> Subject for Opened<O> {
         panic!("holders are told where the store is")
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         O::open(&url.parse()?, context).await
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 
 use crate::clients::Opens;
 use crate::conformance::{Case, Place, Subject};
@@ -126,7 +126,7 @@ impl<O: Opens + 'static> Subject for OnServers<O> {
         (self.make_place)(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         O::open(&url.parse()?, context).await
     }
 

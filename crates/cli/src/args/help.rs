@@ -111,6 +111,7 @@ Examples:
 
 Exit status: 0 all promises hold (warnings may remain); 1 a promise is broken.";
 
+#[cfg(feature = "bench")]
 pub(super) const BENCH: &str = "\
 Examples:
   clinch bench

@@ -93,7 +93,7 @@ pub(super) fn name(text: &str) -> Result<Name, String> {
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    clinch::parse_duration(text).map_err(one_line)
+    clinch::store::parse_duration(text).map_err(one_line)
 }
 
 pub(super) fn sequencer(text: &str) -> Result<Sequencer, String> {

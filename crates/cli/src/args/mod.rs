@@ -87,8 +87,16 @@ pub(crate) enum Command {
     #[command(after_help = help::DOCTOR)]
     Doctor(DoctorArgs),
     /// Measure this store
+    #[cfg(feature = "bench")]
     #[command(after_help = help::BENCH)]
-    Bench(crate::bench::Args),
+    Bench(clinch_bench::Args),
+    /// Measure this store (not in this build)
+    #[cfg(not(feature = "bench"))]
+    #[command(disable_help_flag = true)]
+    Bench {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        args: Vec<std::ffi::OsString>,
+    },
     /// Put this store to the test: clients, faults, and a check of every operation
     #[cfg(feature = "verify")]
     #[command(after_help = help::VERIFY)]
@@ -105,8 +113,9 @@ pub(crate) enum Command {
     #[command(hide = true)]
     VerifyWorker,
     /// What `bench` runs in other processes
+    #[cfg(feature = "bench")]
     #[command(hide = true)]
-    BenchWorker(crate::bench::WorkerArgs),
+    BenchWorker(clinch_bench::WorkerArgs),
 }
 
 #[derive(Debug, Args)]

@@ -39,8 +39,8 @@ impl Plan {
         let lease = task.max_hold.map_or(task.lease, |max| max.min(task.lease));
         let now = clock.now();
         let mut plan = Self {
-            // A renewal is due after a third of the lease: a longer grace would begin before it.
-            grace: task.grace.min(lease / 3),
+            // A longer grace would begin before the first renewal is due.
+            grace: task.grace.min(clinch::renew_after(lease)),
             margin: (lease / 20).min(Duration::from_millis(250)),
             refresh: lease / 6,
             limited: task.max_hold.is_some(),

@@ -1,15 +1,16 @@
 //! `clinch bench`
 
-use crate::bench::{self, Args, WorkerArgs};
+use clinch_bench::{Args, WorkerArgs};
+
 use crate::context::Context;
 use crate::failure::Outcome;
 
 pub(crate) fn main(context: &Context, args: &Args) -> Outcome {
-    let namespace = Some(context.namespace());
-    Ok(bench::run(args, context.store(), namespace, context.json)?)
+    let (store, namespace) = (context.store(), context.namespace());
+    Ok(clinch_bench::run(args, store, namespace, context.json)?)
 }
 
 pub(crate) fn worker(context: &Context, args: &WorkerArgs) -> Outcome {
-    let namespace = Some(context.namespace());
-    Ok(bench::work(args, context.store(), namespace)?)
+    let (store, namespace) = (context.store(), context.namespace());
+    Ok(clinch_bench::work(args, store, namespace)?)
 }

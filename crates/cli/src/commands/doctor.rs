@@ -1,7 +1,7 @@
 //! `clinch doctor`
 
-use clinch::store::{Finding, Severity};
-use clinch::{Error, StoreUrl};
+use clinch::store::StoreUrl;
+use clinch::{Error, Finding, Severity};
 
 use super::with_store;
 use crate::context::Context;

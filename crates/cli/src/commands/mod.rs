@@ -1,5 +1,6 @@
 //! One module for each command.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod check;
 mod doctor;
@@ -21,7 +22,7 @@ use clinch::blocking::block_on;
 
 use crate::args::{Cli, Command};
 use crate::context::Context;
-#[cfg(not(feature = "verify"))]
+#[cfg(not(all(feature = "bench", feature = "verify")))]
 use crate::failure::Failure;
 use crate::failure::Outcome;
 
@@ -42,7 +43,12 @@ pub(crate) fn main(cli: Cli) -> i32 {
             true => doctor::print_schema(&context),
             false => block_on(doctor::main(&context)),
         },
+        #[cfg(feature = "bench")]
         Command::Bench(args) => bench::main(&context, &args),
+        #[cfg(not(feature = "bench"))]
+        Command::Bench { .. } => Err(Failure::usage("this build has no benchmark")
+            .with_advice("build it with the feature `bench`")),
+        #[cfg(feature = "bench")]
         Command::BenchWorker(args) => bench::worker(&context, &args),
         #[cfg(feature = "verify")]
         Command::Verify(args) => verify::main(&context, &args),

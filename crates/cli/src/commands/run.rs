@@ -4,7 +4,7 @@ use clinch::blocking::block_on;
 use clinch::{Clinch, Guard, ReleaseReply};
 
 use super::close;
-use crate::acquire::{Claimed, DEFAULT_LEASE, Waiting, lost, not_acquired};
+use crate::acquire::{Claimed, Waiting, lost, not_acquired};
 use crate::args::{HoldArgs, JobArgs, RunArgs};
 use crate::child::{Ended, Environment, Supervisor, Task};
 use crate::context::Context;
@@ -90,7 +90,7 @@ pub(super) fn task<'a>(
         argv,
         env,
         grace: job.grace,
-        lease: hold.lease.unwrap_or(DEFAULT_LEASE),
+        lease: hold.lease.unwrap_or(clinch::DEFAULT_LEASE),
         max_hold: hold.max_hold,
         leave: job.leave_background,
         quiet: context.quiet || context.json,

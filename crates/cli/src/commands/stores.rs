@@ -1,6 +1,6 @@
 //! `clinch stores`
 
-use clinch::store::{Capability, StoreInfo};
+use clinch::{Capability, StoreInfo};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
@@ -32,7 +32,7 @@ fn text(paint: Paint, info: &StoreInfo) -> String {
         list.join(", ")
     };
     let (promises, limits) = (&info.guarantees, &info.limits);
-    let span = clinch::format_duration;
+    let span = clinch::store::format_duration;
     let mut lines = vec![format!(
         "{}  {}",
         paint.bold(&format!("{}:", info.scheme)),

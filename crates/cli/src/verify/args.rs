@@ -64,7 +64,7 @@ fn parse<T: std::str::FromStr<Err = clinch::Error>>(text: &str) -> Result<T, Str
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    clinch::parse_duration(text).map_err(|error| error.message().to_owned())
+    clinch::store::parse_duration(text).map_err(|error| error.message().to_owned())
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {

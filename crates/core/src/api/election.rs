@@ -4,10 +4,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::options::{Options, check_value, option_setters};
+use super::options::{Options, option_setters};
 use super::{Guard, Lock, Observer};
 use crate::engine::Engine;
-use crate::store::{Capability, Events, PartyView, ReleaseReply};
+use crate::store::{Capability, Events, PartyView, ReleaseReply, check_value};
 use crate::{Name, OwnerId, Result, Token};
 
 /// An election: one leader at a time, with a value that it publishes, and observers.
@@ -17,8 +17,8 @@ use crate::{Name, OwnerId, Result, Token};
 ///
 /// # Fairness
 ///
-/// Candidates lead in the order in which they stood, as for [`Lock`], where the store has a queue.
-/// [`fair`](Self::fair) asks for that order: a store without a queue then refuses the campaign.
+/// Candidates lead in the order in which they stood, as for [`Lock`], if the store has a queue.
+/// [`fair`](Self::fair) requires that order: a store without a queue then refuses the campaign.
 ///
 /// # Cancel safety
 ///
@@ -29,15 +29,14 @@ use crate::{Name, OwnerId, Result, Token};
 /// Those of [`Lock`]; observers see terms that never go down.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
 /// let election = clinch.election("scheduler");
 /// let leader = election.campaign("10.0.0.7:80").await?;
 /// let seen = election.leader().await?.unwrap();
 /// assert_eq!(seen.value.as_deref(), Some("10.0.0.7:80"));
 /// leader.resign().await?;
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct Election {
@@ -60,77 +59,72 @@ impl Election {
     /// Stands as a candidate and waits to lead; `value` is what observers see.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let election = clinch.election("scheduler");
     /// let first = election.campaign("10.0.0.7").await?;
     /// let term = first.token();
     /// let (second, _) = tokio::join!(election.campaign("10.0.0.8"), first.resign());
     /// assert!(second?.token() > term);
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn campaign(&self, value: impl Into<Arc<str>>) -> Result<Leader> {
         self.candidate(value.into()).acquire().await.map(Leader)
     }
 
-    /// Leads if nobody does.
+    /// Leads if there is no leader now.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let election = clinch.election("scheduler");
     /// let leader = election.try_campaign("10.0.0.7").await?.unwrap();
     /// assert!(election.try_campaign("10.0.0.8").await?.is_none());
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn try_campaign(&self, value: impl Into<Arc<str>>) -> Result<Option<Leader>> {
         let guard = self.candidate(value.into()).try_acquire().await?;
         Ok(guard.map(Leader))
     }
 
-    /// Waits for so long to lead.
+    /// Waits at most `timeout` to lead; `Ok(None)` if not elected by then.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// use std::time::Duration;
     /// let election = clinch.election("scheduler");
     /// let leader = election.campaign("10.0.0.7").await?;
     /// let late = election.campaign_within("10.0.0.8", Duration::from_millis(10)).await?;
     /// assert!(late.is_none() && leader.is_valid());
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn campaign_within(
         &self,
         value: impl Into<Arc<str>>,
-        span: Duration,
+        timeout: Duration,
     ) -> Result<Option<Leader>> {
-        let guard = self.candidate(value.into()).acquire_within(span).await?;
+        let guard = self.candidate(value.into()).acquire_within(timeout).await?;
         Ok(guard.map(Leader))
     }
 
-    /// Who leads now. Needs a store with published values and tokens; listing is not needed.
+    /// The present leader. Needs the capabilities `values` and `tokens`.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let election = clinch.election("scheduler");
     /// assert!(election.leader().await?.is_none());
     /// let leader = election.campaign("10.0.0.7").await?;
     /// assert_eq!(election.leader().await?.unwrap().token, leader.token());
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn leader(&self) -> Result<Option<LeaderView>> {
         let name = self.name.clone()?;
         self.engine.check_open()?;
-        self.engine.require(Capability::Values)?;
-        self.engine.require(Capability::Tokens)?;
-        let view = self.engine.store.inspect(&name).await;
-        let view = view.map_err(|error| self.engine.explain(error, &name))?;
+        self.engine.layer.require(Capability::Values)?;
+        self.engine.layer.require(Capability::Tokens)?;
+        let view = self.engine.store.inspect(&name).await?;
         Ok(view
             .and_then(|view| view.holders.into_iter().next())
             .and_then(LeaderView::of))
@@ -139,20 +133,19 @@ impl Election {
     /// Follows the leadership: the present state first, then every change.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
-    /// use clinch_core::Leadership;
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
+    /// use clinch::Leadership;
     /// let mut observer = clinch.election("scheduler").observe().await?;
     /// assert_eq!(observer.next().await, Some(Leadership::Vacant));
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn observe(&self) -> Result<Observer> {
         let name = self.name.clone()?;
         self.engine.check_open()?;
-        self.engine.require(Capability::Events)?;
-        self.engine.require(Capability::Values)?;
-        self.engine.require(Capability::Tokens)?;
+        self.engine.layer.require(Capability::Events)?;
+        self.engine.layer.require(Capability::Values)?;
+        self.engine.layer.require(Capability::Tokens)?;
         let events = self.events(&name).await?;
         Ok(Observer::new(self.clone(), name, events))
     }
@@ -170,23 +163,22 @@ impl Election {
     fn candidate(&self, value: Arc<str>) -> Lock {
         let mut options = self.options.clone();
         options.value = Some(value);
-        // Each candidate has its own value, so a hold cannot be handed to another one: they queue at
-        // the store where they can. If they were asked to, and it has no queue, it is refused.
+        // Each candidate has its own value, so a hold cannot be handed over: candidates queue at the
+        // store if it has a queue. If `fair` was set and it has none, the claim is refused.
         options.fair |= self.engine.store.info().capabilities.queue;
         Lock::new(self.engine.clone(), self.name.clone(), 1, 1).with_options(options)
     }
 }
 
-/// The leader of an election: a [`Guard`] that can publish.
+/// The leader of an election: a [`Guard`] that can publish a value.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
 /// let leader = clinch.election("scheduler").campaign("10.0.0.7").await?;
-/// assert!(leader.is_valid()); // a guard, with all that guards can do
+/// assert!(leader.is_valid()); // a guard
 /// assert!(leader.resign().await?.was_held());
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug)]
 #[must_use = "the leader resigns when it is dropped"]
@@ -195,35 +187,34 @@ pub struct Leader(Guard);
 impl Leader {
     /// Publishes a new value in the same term: at most 4096 bytes, as for a campaign.
     ///
-    /// It is a renewal that carries the value: acknowledged, it extends the lease. While the store is
-    /// out of reach it is repeated for the client's patience, and the leader is
+    /// The value travels with a renewal, which extends the lease once acknowledged. While the store is
+    /// unreachable, it is repeated for the client's patience, and the leader is
     /// [`Suspect`](crate::Status::Suspect).
     ///
-    /// Values are not numbered. If a request is not answered, is repeated, and a copy of it reaches the
-    /// store after a later `proclaim`, the older value is shown again until the next one.
+    /// Values are not numbered. If a request is repeated because its reply was lost, and a copy of it
+    /// reaches the store after a later `proclaim`, the older value is visible until the next one.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it completes, the value may or may not be published.
+    /// If it is dropped before it completes, the value may or may not be published.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let election = clinch.election("scheduler");
     /// let leader = election.campaign("starting").await?;
     /// leader.proclaim("ready").await?;
     /// let seen = election.leader().await?.unwrap();
     /// assert_eq!((seen.token, seen.value.as_deref()), (leader.token(), Some("ready")));
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn proclaim(&self, value: impl Into<Arc<str>>) -> Result<()> {
-        let (hold, value) = (self.0.tenure().hold(), value.into());
-        check_value(&value).map_err(|error| hold.engine.explain(error, &hold.spi.name))?;
+        let (hold, value) = (self.0.local_hold().hold(), value.into());
+        check_value(&value).map_err(|error| hold.engine.explain(error, &hold.store_hold.name))?;
         hold.engine.publish(hold, value).await
     }
 
-    /// Steps down.
+    /// Gives up the leadership.
     pub async fn resign(self) -> Result<ReleaseReply> {
         self.0.release().await
     }
@@ -237,19 +228,19 @@ impl Deref for Leader {
     }
 }
 
-/// A leader as others see it.
+/// A leader as other clients see it.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
 /// let election = clinch.election("scheduler").label("node 7");
 /// let leader = election.campaign("10.0.0.7").await?;
 /// let seen = election.leader().await?.unwrap();
 /// assert_eq!((seen.pid, seen.label.as_deref()), (std::process::id(), Some("node 7")));
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeaderView {
     /// Its term.
     pub token: Token,
@@ -261,7 +252,7 @@ pub struct LeaderView {
     pub pid: u32,
     /// Its label.
     pub label: Option<Arc<str>>,
-    /// What it publishes.
+    /// The value that it publishes.
     pub value: Option<Arc<str>>,
 }
 
@@ -281,22 +272,21 @@ impl LeaderView {
 /// A state of the leadership.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
-/// use clinch_core::Leadership;
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
+/// use clinch::Leadership;
 /// let election = clinch.election("scheduler");
 /// let leader = election.campaign("10.0.0.7").await?;
 /// match election.observe().await?.next().await {
 ///     Some(Leadership::Led(seen)) => assert_eq!(seen.token, leader.token()),
-///     other => panic!("somebody leads, and not {other:?}"),
+///     other => panic!("no leader: {other:?}"),
 /// }
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leadership {
-    /// Somebody leads.
+    /// There is a leader.
     Led(LeaderView),
-    /// Nobody leads.
+    /// There is no leader.
     Vacant,
 }

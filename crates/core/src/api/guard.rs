@@ -5,264 +5,291 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::engine::{Status, Tenure};
+use crate::engine::{LocalHold, Status};
 use crate::store::{Predecessor, ReleaseReply};
-use crate::{LostReason, Mode, Name, OwnerId, Result, Sequencer, Token};
+use crate::{Error, LostReason, Mode, Name, OwnerId, Result, Sequencer, Token};
 
-/// A held lock. Dropping it releases in the background; [`release`](Self::release) also tells
+/// A held lock. Dropping it releases in the background; [`release`](Self::release) also reports
 /// whether it was still held.
 ///
 /// # Fairness
 ///
-/// Who comes next is the matter of the [`Lock`](crate::Lock): in this process within the bounds of
-/// [`HandOver`](crate::HandOver), otherwise at the head of the store's queue.
+/// The next holder is a waiter of this process, within the bounds of [`HandOver`](crate::HandOver),
+/// or the head of the store's queue; see [`Lock`](crate::Lock).
 ///
 /// # Cancel safety
 ///
 /// [`lost`](Self::lost) and [`run`](Self::run) can be dropped at any await; the lock stays held. A
-/// [`release`](Self::release) that is dropped goes on in the background.
+/// [`release`](Self::release) that is dropped continues in the background.
 ///
 /// # Guarantees
 ///
-/// [`is_valid`](Self::is_valid) compares the boot clock with a deadline that is counted from before
-/// the last acknowledged request was sent: a process that was paused or suspended past its lease
-/// reads `false` when it wakes up, with no message needed.
+/// [`is_valid`](Self::is_valid) compares the boot clock with a deadline. The deadline counts from
+/// before the last acknowledged request was sent, so a process that was paused or suspended past its
+/// lease reads `false` when it resumes, without any message.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
 /// let guard = clinch.lock("orders/42").acquire().await?;
 /// assert!(guard.is_valid());
-/// let written = guard.run(async { "work that stops when the lock is lost" }).await;
-/// assert!(written.is_ok());
+/// let work = async { Ok::<_, clinch::Error>("stops when the lock is lost") };
+/// assert!(guard.run(work).await.is_ok());
 /// assert!(guard.release().await?.was_held());
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct Guard {
-    tenure: Arc<Tenure>,
-    /// Whether this guard has left; only a drop follows then.
+    local_hold: Arc<LocalHold>,
+    /// Set by the first release; a drop after it does nothing.
     left: AtomicBool,
 }
 
 impl Guard {
-    pub(super) fn new(tenure: Tenure) -> Self {
+    pub(super) fn new(local_hold: LocalHold) -> Self {
         Self {
-            tenure: Arc::new(tenure),
+            local_hold: Arc::new(local_hold),
             left: AtomicBool::new(false),
         }
     }
 
-    /// Another guard of the same tenure, if that is not over.
-    pub(super) fn again(tenure: Arc<Tenure>) -> Option<Self> {
+    /// Another guard of the same hold, unless that has ended.
+    pub(super) fn again(local_hold: Arc<LocalHold>) -> Option<Self> {
         let left = AtomicBool::new(false);
-        let entered = tenure.enter();
-        entered.then(|| Self { tenure, left })
+        let entered = local_hold.reenter();
+        entered.then(|| Self { local_hold, left })
     }
 
-    pub(crate) fn tenure(&self) -> &Arc<Tenure> {
-        &self.tenure
+    pub(crate) fn local_hold(&self) -> &Arc<LocalHold> {
+        &self.local_hold
     }
 
-    /// The fencing token: hand it to the resource with every write.
+    /// The fencing token: send it to the resource with every write.
     ///
-    /// On a store without the capability `tokens` it is a number that names the hold, for
-    /// [`Clinch::evict`](crate::Clinch::evict), and fences nothing: it does not rise.
+    /// On a store without the capability `tokens` it only identifies the hold, for
+    /// [`Clinch::evict`](crate::Clinch::evict). It does not rise there and cannot fence.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let first = clinch.lock("a").acquire().await?;
     /// let old = first.token();
     /// first.release().await?;
     /// assert!(clinch.lock("a").acquire().await?.token() > old);
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub fn token(&self) -> Token {
-        self.tenure.token()
+        self.local_hold.token()
     }
 
     /// The lock's name.
     pub fn name(&self) -> &Name {
-        &self.tenure.hold().spi.name
+        &self.local_hold.hold().store_hold.name
     }
 
-    /// Who holds it.
+    /// The owner.
     pub fn owner(&self) -> &OwnerId {
-        self.tenure.owner()
+        self.local_hold.owner()
     }
 
     /// How it is held.
     pub fn mode(&self) -> Mode {
-        self.tenure.mode()
+        self.local_hold.mode()
     }
 
-    /// Whether it is held at this moment, by a look at the clock alone.
+    /// Whether it is held at this moment. Reads the clock only, without I/O.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let guard = clinch.lock("a").acquire().await?;
     /// for step in 0..3 {
     ///     assert!(guard.is_valid(), "lost before step {step}"); // cheap enough for every step
     /// }
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     #[inline]
     pub fn is_valid(&self) -> bool {
-        self.tenure.is_valid()
+        self.local_hold.is_valid()
     }
 
     /// Held, held but not renewed lately, or lost.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
-    /// use clinch_core::{LostReason, Status};
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
+    /// use clinch::{LostReason, Status};
     /// let guard = clinch.lock("a").acquire().await?;
     /// assert_eq!(guard.status(), Status::Held);
     /// clinch.evict("a", None).await?;
     /// assert_eq!(guard.status(), Status::Lost(LostReason::Evicted));
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub fn status(&self) -> Status {
-        self.tenure.status()
+        self.local_hold.status()
     }
 
     /// How long it stays valid without another renewal; zero when it is lost.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// use std::time::Duration;
     /// let guard = clinch.lock("a").lease(Duration::from_secs(30)).acquire().await?;
     /// assert!(guard.remaining() > Duration::from_secs(10)); // enough for the next step
     /// clinch.evict("a", None).await?;
     /// assert!(guard.remaining().is_zero());
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.tenure.remaining()
+        self.local_hold.remaining()
     }
 
-    /// Completes when it has been lost, with the reason, no later than its deadline and with no
-    /// contact needed. Cancel safe.
+    /// Completes with the reason when the lock is lost: at its deadline at the latest, even without
+    /// contact to the store. Cancel safe.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let guard = clinch.lock("a").acquire().await?;
     /// clinch.evict("a", Some(guard.token())).await?;
-    /// assert_eq!(guard.lost().await, clinch_core::LostReason::Evicted);
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// assert_eq!(guard.lost().await, clinch::LostReason::Evicted);
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn lost(&self) -> LostReason {
-        self.tenure.lost().await
+        self.local_hold.lost().await
     }
 
-    /// How the hold before this one ended, where the store still knows: an unclean end means that
-    /// its work may be half done.
+    /// How the hold before this one ended, if the store has a record of it. After an unclean end its
+    /// work may be half done.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let crashed = clinch.lock("a").acquire().await?;
     /// clinch.evict("a", None).await?;
     /// let guard = clinch.lock("a").acquire().await?;
     /// let before = guard.predecessor().unwrap(); // its work may be half done
     /// assert!(before.ending.is_unclean() && before.seq == crashed.token().seq());
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub fn predecessor(&self) -> Option<&Predecessor> {
-        self.tenure.predecessor()
+        self.local_hold.predecessor()
     }
 
-    /// Name, mode and token in one printable string. A guard whose sequencer was taken out always
-    /// ends at the store, so that [`check`](crate::Clinch::check) stays exact.
+    /// Name, mode and token in one printable string. Afterwards this guard is always released at the
+    /// store and not handed over, so that [`check`](crate::Clinch::check) stays exact.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let guard = clinch.lock("orders/42").acquire().await?;
     /// let sequencer = guard.sequencer();
     /// assert_eq!(sequencer.to_string(), format!("x:{}:orders/42", guard.token()));
     /// assert!(clinch.check(&sequencer).await?.is_current());
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub fn sequencer(&self) -> Sequencer {
-        self.tenure.sequencer()
+        self.local_hold.sequencer()
     }
 
-    /// Gives it up and waits for the store's word: whether it was still held.
+    /// Releases the lock, and reports whether it was still held according to the store.
     ///
-    /// If the reply to a first try is lost, a repeat that finds it released, expired or forgotten
-    /// means that it was released: it was valid when it was given up.
+    /// If the reply to the first request is lost, and the repeated one finds the hold released,
+    /// expired or unknown, the reply is `Released`: the hold was valid when it was given up.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it completes, the release goes on in the background. The same holds after an
-    /// error: it is repeated until the store has heard, for a minute at least.
+    /// If it is dropped before it completes, or fails, the release is repeated in the background until
+    /// the store has acknowledged it, for at least a minute.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
-    /// use clinch_core::{LostReason, ReleaseReply};
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
+    /// use clinch::{LostReason, ReleaseReply};
     /// let guard = clinch.lock("a").acquire().await?;
     /// clinch.evict("a", None).await?;
     /// let reply = guard.release().await?;
     /// assert_eq!(reply, ReleaseReply::WasLost(LostReason::Evicted)); // the work may not count
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn release(self) -> Result<ReleaseReply> {
         self.end().await
     }
 
-    /// Leaves; nothing but a drop may follow.
+    /// Releases once; only a drop may follow.
     pub(super) async fn end(&self) -> Result<ReleaseReply> {
         match self.left.swap(true, Ordering::AcqRel) {
-            false => self.tenure.exit().await,
+            false => self.local_hold.release().await,
             true => Ok(ReleaseReply::WasLost(LostReason::Released)),
         }
     }
 
-    /// Runs a future for as long as the lock is held; when it is lost, the future is dropped and
-    /// the reason returned.
+    /// Runs work that can fail, while the lock is held. If the lock is lost first, the future is
+    /// dropped and the result is an error of kind [`Lost`](crate::ErrorKind::Lost);
+    /// [`Error::lost_reason`](crate::Error::lost_reason) has the reason.
+    ///
+    /// The loss and the failure of the work are one `Result`, so a single `?` reports both. The error
+    /// type needs `From<clinch::Error>`, as for `?` after [`acquire`](crate::Lock::acquire).
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
+    /// async fn write(token: clinch::Token) -> clinch::Result<&'static str> {
+    ///     Ok("written")
+    /// }
+    /// let guard = clinch.lock("a").acquire().await?;
+    /// assert_eq!(guard.run(write(guard.token())).await?, "written");
+    /// clinch.evict("a", None).await?;
+    /// let error = guard.run(write(guard.token())).await.unwrap_err();
+    /// assert_eq!(error.lost_reason(), Some(clinch::LostReason::Evicted));
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
+    /// ```
+    pub async fn run<F, T, E>(&self, work: F) -> Result<T, E>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        match self.run_until_lost(work).await {
+            Ok(result) => result,
+            Err(reason) => Err(self.lost_error(reason).into()),
+        }
+    }
+
+    /// Runs any future while the lock is held. If the lock is lost first, the future is dropped and
+    /// the result is the reason. For work that returns a `Result`, [`run`](Self::run) is safer: here
+    /// its `Result` is inside another one.
+    ///
+    /// ```
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let guard = clinch.lock("a").acquire().await?;
     /// let (worked, _) = tokio::join!(
-    ///     guard.run(std::future::pending::<()>()), // work without end
+    ///     guard.run_until_lost(std::future::pending::<()>()), // never completes
     ///     clinch.evict("a", None),
     /// );
-    /// assert_eq!(worked, Err(clinch_core::LostReason::Evicted));
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// assert_eq!(worked, Err(clinch::LostReason::Evicted));
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
-    pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, LostReason> {
+    pub async fn run_until_lost<F: Future>(&self, future: F) -> Result<F::Output, LostReason> {
         tokio::select! {
             biased;
             reason = self.lost() => Err(reason),
             output = future => Ok(output),
         }
     }
+
+    pub(super) fn lost_error(&self, reason: LostReason) -> Error {
+        let engine = &self.local_hold.hold().engine;
+        engine.explain(reason.into(), self.name())
+    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.left.swap(true, Ordering::AcqRel) {
-            self.tenure.exit_in_background();
+            self.local_hold.release_in_background();
         }
     }
 }

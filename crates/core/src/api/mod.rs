@@ -1,4 +1,4 @@
-//! The faces of the engine: what users call.
+//! The public API: what applications call.
 
 pub mod blocking;
 mod client;

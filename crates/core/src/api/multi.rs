@@ -14,8 +14,8 @@ use crate::{BootTime, Error, ErrorKind, LostReason, Name, Result};
 
 /// Several mutexes at once: all of them or none.
 ///
-/// Names are taken in sorted order whatever order they were given in, so two multi-locks over the
-/// same names never wait for each other in a circle. A name that is given twice counts once.
+/// Names are acquired in sorted order, so two multi-locks over the same names cannot deadlock. A
+/// duplicate name counts once.
 ///
 /// # Fairness
 ///
@@ -23,7 +23,7 @@ use crate::{BootTime, Error, ErrorKind, LostReason, Name, Result};
 ///
 /// # Cancel safety
 ///
-/// Dropped while it waits, everything that it had taken is released.
+/// If it is dropped while it waits, the locks acquired so far are released.
 ///
 /// # Guarantees
 ///
@@ -31,13 +31,12 @@ use crate::{BootTime, Error, ErrorKind, LostReason, Name, Result};
 /// each of them is.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
 /// let both = clinch.all(["accounts/b", "accounts/a"]).acquire().await?;
 /// assert_eq!(both.guards()[0].name().as_str(), "accounts/a");
 /// both.release().await?;
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct MultiLock {
@@ -55,7 +54,7 @@ impl MultiLock {
         let names: Result<BTreeSet<Name>> = names.into_iter().map(Name::new).collect();
         let names = names.and_then(|names| match names.is_empty() {
             true => {
-                Err(Error::invalid("a multi-lock has no names").with_advice("give it one at least"))
+                Err(Error::invalid("a multi-lock has no names").with_advice("give at least one"))
             }
             false => Ok(names.into_iter().collect()),
         });
@@ -86,41 +85,39 @@ impl MultiLock {
         }
     }
 
-    /// Takes all of them if all are free now.
+    /// Acquires all of them if all are free now.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let taken = clinch.lock("b").acquire().await?;
     /// assert!(clinch.all(["a", "b"]).try_acquire().await?.is_none());
-    /// assert!(clinch.inspect("a").await?.is_none()); // nothing is kept of the half
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// assert!(clinch.inspect("a").await?.is_none()); // nothing is held
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<MultiGuard>> {
         self.take(Patience::None).await
     }
 
-    /// Waits for so long until all are held.
+    /// Waits at most `timeout` until all are held; `Ok(None)` if they are not by then.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// use std::time::Duration;
     /// let taken = clinch.lock("b").acquire().await?;
     /// let both = clinch.all(["a", "b"]).acquire_within(Duration::from_millis(10)).await?;
     /// assert!(both.is_none() && clinch.inspect("a").await?.is_none());
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
-    pub async fn acquire_within(&self, span: Duration) -> Result<Option<MultiGuard>> {
-        self.take(Patience::Until(self.engine.clock.now() + span))
+    pub async fn acquire_within(&self, timeout: Duration) -> Result<Option<MultiGuard>> {
+        self.take(Patience::Until(self.engine.clock.now() + timeout))
             .await
     }
 
     async fn take(&self, patience: Patience) -> Result<Option<MultiGuard>> {
         let names = self.names.clone()?;
-        // Dropping this part way, by an error or by the caller, releases what it has.
+        // Dropping this, after an error or by the caller, releases what it holds.
         let mut held = MultiGuard {
             guards: Vec::with_capacity(names.len()),
         };
@@ -136,7 +133,7 @@ impl MultiLock {
                 Ok(Some(guard)) => held.guards.push(guard),
                 Ok(None) => return held.give_back().await.map(|()| None),
                 Err(error) => {
-                    // The first error is the one to tell; what is held goes back either way.
+                    // Report the first error; what is held is released either way.
                     let _ = held.give_back().await;
                     return Err(error);
                 }
@@ -147,7 +144,7 @@ impl MultiLock {
             let _ = held.give_back().await;
             return Err(Error::new(
                 ErrorKind::Lost,
-                "it was lost while the others were waited for",
+                "the lock was lost while waiting for the others",
             )
             .with_store(self.engine.scheme())
             .with_name(name)
@@ -167,14 +164,13 @@ enum Patience {
 /// All the locks of a [`MultiLock`]. Dropping it releases them in the background.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
 /// let both = clinch.all(["a", "b"]).acquire().await?;
 /// assert!(both.is_valid());
 /// clinch.evict("b", None).await?;
 /// assert!(!both.is_valid() && both.guards()[0].is_valid());
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug)]
 #[must_use = "the locks are released when the guard is dropped"]
@@ -205,16 +201,20 @@ impl MultiGuard {
     /// Completes when the first of them is lost. Cancel safe.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let both = clinch.all(["a", "b"]).acquire().await?;
     /// clinch.evict("b", None).await?;
     /// let (name, reason) = both.lost().await;
-    /// assert_eq!((name.as_str(), reason), ("b", clinch_core::LostReason::Evicted));
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// assert_eq!((name.as_str(), reason), ("b", clinch::LostReason::Evicted));
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn lost(&self) -> (Name, LostReason) {
+        let (guard, reason) = self.first_lost().await;
+        (guard.name().clone(), reason)
+    }
+
+    async fn first_lost(&self) -> (&Guard, LostReason) {
         let mut waits: Vec<_> = self
             .guards
             .iter()
@@ -223,7 +223,7 @@ impl MultiGuard {
         std::future::poll_fn(move |cx| {
             for (guard, lost) in &mut waits {
                 if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
-                    return Poll::Ready((guard.name().clone(), reason));
+                    return Poll::Ready((*guard, reason));
                 }
             }
             Poll::Pending
@@ -231,20 +231,19 @@ impl MultiGuard {
         .await
     }
 
-    /// Releases all, last name first, and says of each whether it was still held, by name.
+    /// Releases all, last name first. The replies are in the order of the names.
     ///
     /// On an error the rest is released in the background.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
-    /// use clinch_core::{LostReason, ReleaseReply};
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
+    /// use clinch::{LostReason, ReleaseReply};
     /// let both = clinch.all(["a", "b"]).acquire().await?;
     /// clinch.evict("b", None).await?;
     /// let evicted = ReleaseReply::WasLost(LostReason::Evicted);
     /// assert_eq!(both.release().await?, [ReleaseReply::Released, evicted]);
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn release(mut self) -> Result<Vec<ReleaseReply>> {
         let mut replies = Vec::with_capacity(self.guards.len());
@@ -255,20 +254,35 @@ impl MultiGuard {
         Ok(replies)
     }
 
-    /// Runs a future for as long as all are held.
+    /// Runs work that can fail, while all are held; see [`Guard::run`].
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
     /// let both = clinch.all(["a", "b"]).acquire().await?;
-    /// assert_eq!(both.run(async { 42 }).await, Ok(42));
+    /// assert_eq!(both.run(async { Ok::<_, clinch::Error>(42) }).await?, 42);
     /// clinch.evict("b", None).await?;
-    /// let (name, _) = both.run(std::future::pending::<()>()).await.unwrap_err();
-    /// assert_eq!(name.as_str(), "b");
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// let lost = both.run(std::future::pending::<clinch::Result<()>>()).await;
+    /// assert_eq!(lost.unwrap_err().name(), Some("b"));
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
-    pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, (Name, LostReason)> {
+    pub async fn run<F, T, E>(&self, work: F) -> Result<T, E>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        tokio::select! {
+            biased;
+            (guard, reason) = self.first_lost() => Err(guard.lost_error(reason).into()),
+            result = work => result,
+        }
+    }
+
+    /// Runs any future while all are held; see [`Guard::run_until_lost`].
+    pub async fn run_until_lost<F: Future>(
+        &self,
+        future: F,
+    ) -> Result<F::Output, (Name, LostReason)> {
         tokio::select! {
             biased;
             lost = self.lost() => Err(lost),

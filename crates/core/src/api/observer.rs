@@ -11,37 +11,35 @@ use crate::engine::backoff;
 use crate::store::{Event, EventKind, Events};
 use crate::{Error, ErrorKind, Name, Result, Token};
 
-/// How long to wait for an event before the store is asked who leads: heals a stream that has lost
-/// an event.
+/// Longest wait for an event before the leader is read again, in case an event was lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Follows an election. Made by [`Election::observe`]. Also a [`Stream`](futures_core::Stream).
 ///
-/// A store that is out of reach does not end it: it asks again, with growing pauses, and then says
-/// what has changed. It ends when the client is closed, or when the store refuses for good
-/// ([`error`](Self::error) says why).
+/// If the store is unreachable, it retries with backoff and then reports what has changed. It ends
+/// when the client is closed, or when the store fails permanently; [`error`](Self::error) has the
+/// reason.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
-/// use clinch_core::Leadership;
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
+/// use clinch::Leadership;
 /// let election = clinch.election("scheduler");
 /// let leader = election.campaign("10.0.0.7").await?;
 /// let mut observer = election.observe().await?;
 /// assert!(matches!(observer.next().await, Some(Leadership::Led(_))));
 /// leader.resign().await?;
 /// assert_eq!(observer.next().await, Some(Leadership::Vacant));
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 pub struct Observer {
-    /// The next change under way. In a mutex only to be `Sync`: it is never locked.
+    /// The future of the next change. The mutex only makes it `Sync`; it is never locked.
     next: Mutex<Step>,
     name: Name,
     error: Option<Error>,
 }
 
-/// The watch goes on after a change, and is over after an error.
+/// Returns the watch with a change, to continue it; an error ends it.
 type Step = Pin<Box<dyn Future<Output = Result<(Watch, Leadership)>> + Send>>;
 
 impl Observer {
@@ -51,7 +49,7 @@ impl Observer {
             name: name.clone(),
             events: Some(events),
             looked: false,
-            told: None,
+            reported: None,
             term: None,
         };
         Self {
@@ -62,37 +60,34 @@ impl Observer {
     }
 
     /// The present state at the first call, then each change; `None` when the client was closed or
-    /// the store refuses for good. An outage of the store does not end it. Terms never go down.
-    /// Cancel safe.
+    /// the store has failed permanently. Terms never go down. Cancel safe.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
-    /// use clinch_core::Leadership;
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
+    /// use clinch::Leadership;
     /// let election = clinch.election("scheduler");
     /// let mut observer = election.observe().await?;
     /// assert_eq!(observer.next().await, Some(Leadership::Vacant)); // the present state
     /// let leader = election.campaign("10.0.0.7").await?;
     /// assert!(matches!(observer.next().await, Some(Leadership::Led(_)))); // a change
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub async fn next(&mut self) -> Option<Leadership> {
         std::future::poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// Why it has ended, once [`next`](Self::next) has given `None`.
+    /// Why it has ended, once [`next`](Self::next) has returned `None`.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
-    /// use clinch_core::ErrorKind;
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
+    /// use clinch::ErrorKind;
     /// let mut observer = clinch.election("scheduler").observe().await?;
     /// clinch.close().await?;
     /// while observer.next().await.is_some() {}
     /// assert_eq!(observer.error().unwrap().kind(), ErrorKind::Closed);
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
@@ -133,15 +128,16 @@ impl std::fmt::Debug for Observer {
     }
 }
 
-/// What an observer knows.
+/// The state of an observer.
 struct Watch {
     election: Election,
     name: Name,
     /// The store's events; `None` after they have ended.
     events: Option<Events>,
-    /// Whether the store was asked who leads since the events began.
+    /// Whether the leader was read since the events began.
     looked: bool,
-    told: Option<Leadership>,
+    /// The last state reported.
+    reported: Option<Leadership>,
     term: Option<Token>,
 }
 
@@ -156,7 +152,7 @@ impl Watch {
 
     async fn follow(mut self) -> Result<(Self, Leadership)> {
         let clock = self.election.engine().clock.clone();
-        // How often in a row the store has not answered, or has ended the events.
+        // Failures in a row: the store did not answer, or has ended the events.
         let mut failures = 0;
         loop {
             if failures > 0 {
@@ -167,7 +163,7 @@ impl Watch {
                     Ok(Some(change)) => return Ok((self, change)),
                     Ok(None) => {}
                     Err(error) if error.is_temporary() => {
-                        tracing::debug!(%error, lock = %self.name, "an observer asks again");
+                        tracing::debug!(%error, lock = %self.name, "an observer retries");
                         failures += 1;
                         continue;
                     }
@@ -188,11 +184,11 @@ impl Watch {
             match event {
                 Some(event) => {
                     failures = 0;
-                    if let Some(change) = self.hear(event) {
+                    if let Some(change) = self.apply(event) {
                         return Ok((self, change));
                     }
                 }
-                // The store can give no more: it may have been out of reach.
+                // The stream has ended: the store may have been unreachable.
                 None => {
                     failures += 1;
                     self.events = None;
@@ -202,20 +198,20 @@ impl Watch {
         }
     }
 
-    /// Asks who leads, after listening has begun; a change, if that is one.
+    /// Reads the leader, after the events have begun. Returns the state if it is a change.
     async fn look(&mut self) -> Result<Option<Leadership>> {
         if self.events.is_none() {
             self.events = Some(self.election.events(&self.name).await?);
         }
         let leader = self.election.leader().await?;
         self.looked = true;
-        Ok(self.take(leader))
+        Ok(self.report(leader))
     }
 
-    /// What an event changes.
-    fn hear(&mut self, event: Event) -> Option<Leadership> {
+    /// Applies an event. Returns the state if it is a change.
+    fn apply(&mut self, event: Event) -> Option<Leadership> {
         let token = event.token.filter(|_| event.name == self.name)?;
-        let led = matches!(self.told, Some(Leadership::Led(_)));
+        let led = matches!(self.reported, Some(Leadership::Led(_)));
         match event.kind {
             EventKind::Granted | EventKind::Published => {
                 let news = self.term.is_none_or(|term| token > term)
@@ -228,19 +224,19 @@ impl Watch {
                     label: event.label,
                     value: event.value,
                 };
-                news.then(|| self.take(Some(leader))).flatten()
+                news.then(|| self.report(Some(leader))).flatten()
             }
             EventKind::Released | EventKind::Expired | EventKind::Evicted
                 if led && self.term.is_none_or(|term| token >= term) =>
             {
-                self.take(None)
+                self.report(None)
             }
             _ => None,
         }
     }
 
-    /// Tells of a state, unless it is what was told last or older than that.
-    fn take(&mut self, leader: Option<LeaderView>) -> Option<Leadership> {
+    /// Returns the state, unless it equals the last one reported or is older.
+    fn report(&mut self, leader: Option<LeaderView>) -> Option<Leadership> {
         let state = match leader {
             Some(leader) if Some(leader.token) < self.term => return None,
             Some(leader) => {
@@ -249,14 +245,14 @@ impl Watch {
             }
             None => Leadership::Vacant,
         };
-        let same = match (&self.told, &state) {
+        let same = match (&self.reported, &state) {
             (Some(Leadership::Led(old)), Leadership::Led(new)) => {
                 (old.token, &old.value) == (new.token, &new.value)
             }
             (Some(Leadership::Vacant), Leadership::Vacant) => true,
             _ => false,
         };
-        self.told = Some(state.clone());
+        self.reported = Some(state.clone());
         (!same).then_some(state)
     }
 }

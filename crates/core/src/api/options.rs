@@ -4,16 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Owner;
-use crate::engine::{Ask, Engine, LaneKey};
-use crate::store::Capability;
+use crate::engine::{ClaimRequest, ClaimSpec, Engine};
+use crate::store::Terms;
 use crate::{Error, Name, OwnerId, Result};
-
-/// The longest label in bytes.
-const MAX_LABEL: usize = 255;
-/// The longest published value in bytes.
-const MAX_VALUE: usize = 4096;
-/// The longest lock-delay: Chubby's and Consul's bound.
-const MAX_LOCK_DELAY: Duration = Duration::from_secs(60);
 
 /// How to claim.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +21,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Checks everything, before any I/O, and makes the engine's form of it.
+    /// Checks every option, before any I/O, and makes the engine's request.
     pub(super) fn ask(
         &self,
         engine: &Engine,
@@ -36,13 +29,25 @@ impl Options {
         units: u32,
         limit: u32,
         owner: OwnerId,
-    ) -> Result<Ask> {
-        self.check(engine, units, limit)
-            .map_err(|error| error.with_store(engine.scheme()).with_name(name.as_str()))?;
+    ) -> Result<ClaimRequest> {
         let lease = self.lease.unwrap_or(crate::engine::DEFAULT_LEASE);
+        engine.layer.check_terms(&Terms {
+            name,
+            units,
+            limit,
+            lease,
+            lock_delay: self.lock_delay,
+            label: self.label.as_deref(),
+            value: self.value.as_deref(),
+            fair: self.fair,
+        })?;
+        if self.max_hold.is_some_and(|span| span.is_zero()) {
+            let error = Error::invalid("a longest hold of zero leaves no time for work");
+            return Err(engine.explain(error, name));
+        }
         let step = engine.store.info().limits.lease_step;
-        Ok(Ask {
-            key: LaneKey {
+        Ok(ClaimRequest {
+            spec: ClaimSpec {
                 name: name.clone(),
                 units,
                 limit,
@@ -55,85 +60,6 @@ impl Options {
             owner,
             fair: self.fair,
         })
-    }
-
-    fn check(&self, engine: &Engine, units: u32, limit: u32) -> Result<()> {
-        let limits = engine.store.info().limits;
-        let text = crate::format_duration;
-        let lease = self.lease.unwrap_or(crate::engine::DEFAULT_LEASE);
-        if lease < limits.min_lease {
-            return Err(
-                Error::invalid(format!("a lease of {} is too short", text(lease))).with_advice(
-                    format!("the least on this store is {}", text(limits.min_lease)),
-                ),
-            );
-        }
-        if lease > limits.max_lease {
-            return Err(
-                Error::invalid(format!("a lease of {} is too long", text(lease))).with_advice(
-                    format!("the most on this store is {}", text(limits.max_lease)),
-                ),
-            );
-        }
-        if units == 0 {
-            return Err(
-                Error::invalid("zero permits were asked for").with_advice("ask for at least one")
-            );
-        }
-        if limit == 0 {
-            return Err(
-                Error::invalid("a semaphore has zero permits").with_advice("give it at least one")
-            );
-        }
-        if units > limit {
-            return Err(Error::invalid(format!(
-                "{units} permits were asked for, of {limit} in all"
-            ))
-            .with_advice(format!("ask for 1 to {limit}")));
-        }
-        if self.lock_delay > MAX_LOCK_DELAY {
-            return Err(Error::invalid(format!(
-                "a lock-delay of {} is too long",
-                text(self.lock_delay)
-            ))
-            .with_advice(format!("the most is {}", text(MAX_LOCK_DELAY))));
-        }
-        if self.max_hold.is_some_and(|span| span.is_zero()) {
-            return Err(Error::invalid(
-                "a longest hold of zero leaves no time at all",
-            ));
-        }
-        let long = |text: &Option<Arc<str>>, most| text.as_ref().is_some_and(|t| t.len() > most);
-        if long(&self.label, MAX_LABEL) {
-            return Err(Error::invalid(format!(
-                "a label has more than {MAX_LABEL} bytes"
-            )));
-        }
-        self.value.as_deref().map_or(Ok(()), check_value)?;
-        if !self.lock_delay.is_zero() {
-            engine.require(Capability::LockDelay)?;
-        }
-        if self.fair {
-            engine.require(Capability::Queue)?;
-        }
-        if self.value.is_some() {
-            engine.require(Capability::Values)?;
-        }
-        match limit {
-            1 => Ok(()),
-            u32::MAX => engine.require(Capability::Shared),
-            _ => engine.require(Capability::Semaphores),
-        }
-    }
-}
-
-/// Refuses a value that is too long: a store rewrites it with each step of its lock.
-pub(super) fn check_value(value: &str) -> Result<()> {
-    match value.len() > MAX_VALUE {
-        true => Err(Error::invalid(format!(
-            "a published value has more than {MAX_VALUE} bytes"
-        ))),
-        false => Ok(()),
     }
 }
 
@@ -150,17 +76,17 @@ fn round_up(lease: Duration, step: Duration) -> Duration {
 /// Writes the option setters once for every primitive that has an `options` field.
 macro_rules! option_setters {
     () => {
-        /// How long the hold lives without renewal (30 s unless said). It is renewed at a third of
-        /// it; a shorter lease is noticed sooner after a crash, a longer one rides out longer stalls.
+        /// How long the hold lives without renewal; [`DEFAULT_LEASE`](crate::DEFAULT_LEASE) by default.
+        /// It is renewed after a third of the lease. With a shorter lease a crash is noticed sooner; with
+        /// a longer one the hold survives longer stalls.
         ///
         /// ```
-        /// # async fn demo() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::Clinch::memory();
+        /// # clinch::blocking::block_on(async {
+        /// # let clinch = clinch::Clinch::memory();
         /// use std::time::Duration;
         /// let guard = clinch.lock("a").lease(Duration::from_secs(5)).acquire().await?;
         /// assert!(guard.remaining() < Duration::from_secs(5)); // less the margin for clocks
-        /// # Ok(()) }
-        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// # Ok::<_, clinch::Error>(()) }).unwrap();
         /// ```
         #[must_use]
         pub fn lease(mut self, lease: std::time::Duration) -> Self {
@@ -168,18 +94,17 @@ macro_rules! option_setters {
             self
         }
 
-        /// After an *unclean* end of this hold (expired, evicted, crashed): the time during which
-        /// nobody else is granted, so that work still under way can land. None after a release.
+        /// How long no other client is granted the name after an *unclean* end of this hold (expired,
+        /// evicted, crashed), so that work still under way can complete. Does not apply to a release.
         ///
         /// ```
-        /// # async fn demo() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::Clinch::memory();
+        /// # clinch::blocking::block_on(async {
+        /// # let clinch = clinch::Clinch::memory();
         /// let lock = clinch.lock("a").lock_delay(std::time::Duration::from_secs(10));
         /// let guard = lock.acquire().await?;
         /// clinch.evict("a", None).await?;
         /// assert!(lock.try_acquire().await?.is_none()); // not yet
-        /// # Ok(()) }
-        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// # Ok::<_, clinch::Error>(()) }).unwrap();
         /// ```
         #[must_use]
         pub fn lock_delay(mut self, delay: std::time::Duration) -> Self {
@@ -187,17 +112,16 @@ macro_rules! option_setters {
             self
         }
 
-        /// The longest time that one guard holds it: then it is lost with
-        /// [`LostReason::MaxHold`](crate::LostReason), whatever its holder does.
+        /// The longest time that one guard holds it; then it is lost with
+        /// [`LostReason::MaxHold`](crate::LostReason), even if it was renewed.
         ///
         /// ```
-        /// # async fn demo() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::Clinch::memory();
+        /// # clinch::blocking::block_on(async {
+        /// # let clinch = clinch::Clinch::memory();
         /// use std::time::Duration;
         /// let guard = clinch.lock("a").max_hold(Duration::from_millis(20)).acquire().await?;
-        /// assert_eq!(guard.lost().await, clinch_core::LostReason::MaxHold);
-        /// # Ok(()) }
-        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// assert_eq!(guard.lost().await, clinch::LostReason::MaxHold);
+        /// # Ok::<_, clinch::Error>(()) }).unwrap();
         /// ```
         #[must_use]
         pub fn max_hold(mut self, span: std::time::Duration) -> Self {
@@ -205,18 +129,17 @@ macro_rules! option_setters {
             self
         }
 
-        /// Strict FIFO across processes: each claim queues at the store by itself, and no hold is
-        /// handed over inside the process.
+        /// Strict FIFO across processes: each claim queues at the store, and no hold is handed over
+        /// inside the process.
         ///
         /// ```
-        /// # async fn demo() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::Clinch::memory();
+        /// # clinch::blocking::block_on(async {
+        /// # let clinch = clinch::Clinch::memory();
         /// let lock = clinch.lock("a").fair();
         /// let first = lock.acquire().await?;
         /// let (second, _) = tokio::join!(lock.acquire(), first.release());
-        /// assert_eq!(second?.token().local(), 0); // a grant of the store, not handed over
-        /// # Ok(()) }
-        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// assert_eq!(second?.token().local(), 0); // granted by the store, not handed over
+        /// # Ok::<_, clinch::Error>(()) }).unwrap();
         /// ```
         #[must_use]
         pub fn fair(mut self) -> Self {
@@ -224,16 +147,15 @@ macro_rules! option_setters {
             self
         }
 
-        /// A word for people, shown by `clinch list`.
+        /// A description for people, shown by `clinch list`.
         ///
         /// ```
-        /// # async fn demo() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::Clinch::memory();
+        /// # clinch::blocking::block_on(async {
+        /// # let clinch = clinch::Clinch::memory();
         /// let guard = clinch.lock("a").label("nightly job").acquire().await?;
         /// let seen = clinch.inspect("a").await?.unwrap();
         /// assert_eq!(seen.holders[0].label.as_deref(), Some("nightly job"));
-        /// # Ok(()) }
-        /// # clinch_core::blocking::block_on(demo()).unwrap();
+        /// # Ok::<_, clinch::Error>(()) }).unwrap();
         /// ```
         #[must_use]
         pub fn label(mut self, label: impl Into<std::sync::Arc<str>>) -> Self {

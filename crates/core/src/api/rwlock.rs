@@ -10,7 +10,7 @@ use crate::{Name, Result};
 ///
 /// # Fairness
 ///
-/// FIFO at the store: a waiting writer blocks later readers, so it never starves.
+/// FIFO at the store: a waiting writer blocks later readers, so it does not starve.
 ///
 /// # Cancel safety
 ///
@@ -18,18 +18,19 @@ use crate::{Name, Result};
 ///
 /// # Guarantees
 ///
-/// As for [`Lock`]; each reader has its own lease and its own token. An [owner](crate::Owner) that
-/// holds the write lock may also read; one that holds the read lock is refused the write lock.
+/// As for [`Lock`]; each reader has its own lease and token. An [owner](crate::Owner) that holds the
+/// write lock may also read; an owner that holds the read lock is refused the write lock.
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
 /// let config = clinch.rwlock("config");
 /// let a = config.read().acquire().await?;
 /// let b = config.read().acquire().await?;
 /// assert!(config.write().try_acquire().await?.is_none());
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// drop((a, b));
+/// let writer = config.write().acquire().await?;
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct RwLock {
@@ -48,17 +49,6 @@ impl RwLock {
     }
 
     /// The exclusive side.
-    ///
-    /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
-    /// use std::time::Duration;
-    /// let config = clinch.rwlock("config");
-    /// let writer = config.write().lease(Duration::from_secs(5)).acquire().await?;
-    /// assert!(config.read().try_acquire().await?.is_none());
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
-    /// ```
     pub fn write(&self) -> Lock {
         Lock::new(self.engine.clone(), self.name.clone(), u32::MAX, u32::MAX)
     }

@@ -9,12 +9,12 @@ use crate::{Error, Name, Result};
 
 /// A semaphore: at most `limit` permits are held at once.
 ///
-/// Each permit has its own lease and token, so a crashed holder's permits come back. The limit is
-/// part of the claim: a different one for a name in use is a `Mismatch`, never "last writer wins".
+/// Each permit has its own lease and token, so the permits of a crashed holder become free. The limit
+/// is part of the claim: a different limit for a name in use is a `Mismatch` error.
 ///
 /// # Fairness
 ///
-/// FIFO at the store; a claim of many permits is not overtaken by smaller ones behind it.
+/// FIFO at the store; a claim of many permits is not overtaken by later, smaller ones.
 ///
 /// # Cancel safety
 ///
@@ -25,14 +25,13 @@ use crate::{Error, Name, Result};
 /// The permits of all valid guards never exceed the limit, under the conditions of [`Lock`].
 ///
 /// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::Clinch::memory();
+/// # clinch::blocking::block_on(async {
+/// # let clinch = clinch::Clinch::memory();
 /// let workers = clinch.semaphore("workers", 3);
 /// let one = workers.acquire().await?;
 /// let two = workers.permits(2).acquire().await?;
 /// assert!(workers.try_acquire().await?.is_none());
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
+/// # Ok::<_, clinch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct Semaphore {
@@ -47,7 +46,7 @@ impl Semaphore {
         let name = match limit {
             u32::MAX => Err(
                 Error::invalid(format!("a semaphore of {limit} is too large"))
-                    .with_advice(format!("the most is {}", u32::MAX - 1)),
+                    .with_advice(format!("the maximum is {}", u32::MAX - 1)),
             ),
             _ => name,
         };
@@ -58,18 +57,17 @@ impl Semaphore {
         }
     }
 
-    /// So many permits at once.
+    /// Several permits at once.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::Clinch::memory();
-    /// use clinch_core::ErrorKind;
+    /// # clinch::blocking::block_on(async {
+    /// # let clinch = clinch::Clinch::memory();
+    /// use clinch::ErrorKind;
     /// let workers = clinch.semaphore("workers", 3);
     /// let two = workers.permits(2).label("import").acquire().await?;
     /// assert!(workers.permits(2).try_acquire().await?.is_none()); // one is left
     /// assert_eq!(workers.permits(4).acquire().await.unwrap_err().kind(), ErrorKind::Invalid);
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub fn permits(&self, permits: u32) -> Lock {
         Lock::new(self.engine.clone(), self.name.clone(), permits, self.limit)
@@ -80,13 +78,13 @@ impl Semaphore {
         self.permits(1).acquire().await
     }
 
-    /// Takes one permit if there is one now.
+    /// Acquires one permit if one is free now.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         self.permits(1).try_acquire().await
     }
 
-    /// Waits for one permit for so long.
-    pub async fn acquire_within(&self, span: Duration) -> Result<Option<Guard>> {
-        self.permits(1).acquire_within(span).await
+    /// Waits at most `timeout` for one permit; `Ok(None)` if not granted by then.
+    pub async fn acquire_within(&self, timeout: Duration) -> Result<Option<Guard>> {
+        self.permits(1).acquire_within(timeout).await
     }
 }

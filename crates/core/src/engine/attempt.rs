@@ -1,104 +1,105 @@
-//! A claim under way in the caller's task.
+//! A claim that a caller makes in its own task.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::heard::Heard;
-use super::lane::{Slot, Waiting};
-use super::{Hold, Lane, Tenure, drive, patient};
+use super::grant_bound::EarliestGrant;
+use super::local_wait::LocalWait;
+use super::slot::Slot;
+use super::{Hold, LocalHold, LocalQueue, driver, with_timeout, withdraw};
 use crate::store::{Claim, Grant, Queued};
 use crate::{BootTime, Effect, Error, ErrorKind, OwnerId, Result};
 
 pub(super) struct Attempt {
-    lane: Arc<Lane>,
+    local_queue: Arc<LocalQueue>,
     slot: Option<Slot>,
     pub(super) claim: Arc<Claim>,
-    /// Whether a request may have reached the store whose outcome is not known.
-    pub(super) unknown: bool,
-    pub(super) heard: Heard,
+    /// Whether a request may have taken effect at the store without a reply.
+    pub(super) outcome_unknown: bool,
+    pub(super) earliest_grant: EarliestGrant,
 }
 
 impl Attempt {
-    /// Begins a claim, unless the client has been closed.
+    /// Registers the claim; an error if the client has been closed.
     pub(super) fn begin(slot: Slot, claim: Claim) -> Result<Self> {
-        let (lane, claim) = (slot.lane().clone(), Arc::new(claim));
-        if !lane.engine().open.enter(&claim) {
-            return Err(lane.engine().closed_error());
+        let (local_queue, claim) = (slot.local_queue().clone(), Arc::new(claim));
+        if !local_queue.engine().open_claims.register(&claim) {
+            return Err(local_queue.engine().closed_error());
         }
         Ok(Self {
-            lane,
+            local_queue,
             slot: Some(slot),
             claim,
-            unknown: false,
-            heard: Heard::default(),
+            outcome_unknown: false,
+            earliest_grant: EarliestGrant::default(),
         })
     }
 
-    /// The request has ended at the store: goes on with a new one, of which nothing is known.
-    pub(super) fn renew_request(&mut self) -> Result<()> {
-        let engine = self.lane.engine();
+    /// The request has ended at the store: continues with a fresh request id.
+    pub(super) fn new_request(&mut self) -> Result<()> {
+        let engine = self.local_queue.engine();
         let claim = Arc::new(Claim {
             request: engine.identity.request(),
             ..Claim::clone(&self.claim)
         });
-        engine.open.leave(self.claim.request);
-        self.unknown = false;
-        self.heard = Heard::default();
-        if !engine.open.enter(&claim) {
+        engine.open_claims.remove(self.claim.request);
+        self.outcome_unknown = false;
+        self.earliest_grant = EarliestGrant::default();
+        if !engine.open_claims.register(&claim) {
             return Err(engine.closed_error());
         }
         self.claim = claim;
         Ok(())
     }
 
-    /// The store has granted what was sent at `sent`.
+    /// The store has granted the request that was sent at `sent`.
     pub(super) fn granted(
         &mut self,
         grant: Grant,
         sent: BootTime,
         owner: OwnerId,
-    ) -> Result<Tenure> {
+    ) -> Result<LocalHold> {
         let Some(slot) = self.slot.take() else {
-            return Err(Error::new(ErrorKind::Internal, "a claim lost its place"));
+            return Err(Error::new(ErrorKind::Internal, "a claim without a slot"));
         };
         let hold = Hold::new(slot, &self.claim, grant, sent);
-        Ok(Tenure::first(hold, owner))
+        Ok(LocalHold::first(hold, owner))
     }
 
-    /// The store has said no: nothing is left of the claim.
-    pub(super) fn settle(&mut self) {
+    /// The store has refused the claim, and no earlier request is unanswered.
+    pub(super) fn refused(&mut self) {
         self.slot = None;
     }
 
-    /// The store has said no, but an earlier request has not been answered and may arrive yet. That
-    /// is "not acquired" only once the store has acknowledged the withdrawal, which goes on if the
-    /// caller leaves.
-    pub(super) async fn settle_unknown(mut self, patience: Duration) -> Result<()> {
-        // The lane is free at once: another claim of this process has another request id.
+    /// The store has refused the claim, but an earlier request is unanswered and may still arrive. The
+    /// outcome is "not acquired" only once the store has acknowledged the withdrawal.
+    pub(super) async fn withdraw_refused(mut self, timeout: Duration) -> Result<()> {
+        // Frees the slot at once: the next claim of this process has another request id.
         self.slot = None;
-        self.withdrawn(patience).await
+        self.withdraw(timeout).await
     }
 
-    /// Withdraws the claim, and waits until the store has acknowledged that. Goes on if the caller leaves.
-    pub(super) async fn withdrawn(&self, patience: Duration) -> Result<()> {
-        let (engine, claim) = (self.lane.engine().clone(), self.claim.clone());
+    /// Withdraws the claim and waits for the acknowledgement. If the caller is dropped, the withdrawal
+    /// continues in the background.
+    pub(super) async fn withdraw(&self, timeout: Duration) -> Result<()> {
+        let (engine, claim) = (self.local_queue.engine().clone(), self.claim.clone());
         let clock = engine.clock.clone();
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let withdrawing = async move {
-            let withdrawn = drive::withdraw(&engine, &claim).await;
-            // The caller may have left.
-            let _ = tell.send(withdrawn);
+            let withdrawn = withdraw::withdraw(&engine, &claim).await;
+            // Fails if the caller was dropped.
+            let _ = sender.send(withdrawn);
         };
         let possible = |error: Error| error.with_effect(Effect::Possible);
-        let spawned = self.lane.engine().tasks.spawn(withdrawing);
+        let spawned = self.local_queue.engine().tasks.spawn(withdrawing);
         spawned.map_err(possible)?;
-        match patient(&clock, patience, told).await {
+        match with_timeout(&clock, timeout, receiver).await {
             Some(Ok(true)) => Ok(()),
             _ => Err(Error::new(
                 ErrorKind::Unreachable,
-                "it is taken, but an earlier request was not answered, and the store has not \
+                "the lock is taken, but an earlier request was not answered, and the store has not \
                  acknowledged its withdrawal",
             )
             .with_effect(Effect::Possible)
@@ -106,16 +107,16 @@ impl Attempt {
         }
     }
 
-    /// The error with what earlier requests may have done.
-    pub(super) fn explain(&self, error: Error) -> Error {
-        match self.unknown {
+    /// Marks the error if an earlier request may have taken effect.
+    pub(super) fn with_possible_effect(&self, error: Error) -> Error {
+        match self.outcome_unknown {
             true => error.with_effect(Effect::Possible),
             false => error,
         }
     }
 
-    pub(super) fn hand_to_driver(&mut self, owner: &OwnerId, queued: Option<Queued>) -> Waiting {
-        let waiting = self.lane.wait_first(owner);
+    pub(super) fn hand_to_driver(&mut self, owner: &OwnerId, queued: Option<Queued>) -> LocalWait {
+        let waiting = self.local_queue.wait_at_head(owner);
         self.start_driver(queued);
         waiting
     }
@@ -123,22 +124,31 @@ impl Attempt {
     fn start_driver(&mut self, queued: Option<Queued>) {
         if let Some(slot) = self.slot.take() {
             let claim = Claim::clone(&self.claim);
-            drive::start(slot, claim, self.heard, self.unknown, queued);
+            driver::start(
+                slot,
+                claim,
+                self.earliest_grant,
+                self.outcome_unknown,
+                queued,
+            );
         }
     }
 }
 
 impl Drop for Attempt {
-    /// The caller has gone, or gave up, with the outcome unknown.
+    /// If the outcome is unknown when the caller is dropped or gives up, a driver takes the claim over.
     fn drop(&mut self) {
-        if !self.lane.engine().is_ours() {
+        if !self.local_queue.engine().is_own_process() {
             return;
         }
-        if self.unknown && self.slot.is_some() {
-            self.lane.adopt();
+        if self.outcome_unknown && self.slot.is_some() {
+            self.local_queue.add_driver();
             self.start_driver(None);
         }
-        // After a driver has it, so that `close` finds it here or waits for the driver.
-        self.lane.engine().open.leave(self.claim.request);
+        // After the driver has started: `close` finds the claim here or waits for the driver.
+        self.local_queue
+            .engine()
+            .open_claims
+            .remove(self.claim.request);
     }
 }

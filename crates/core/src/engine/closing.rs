@@ -1,8 +1,9 @@
-//! The end of a client.
+//! Closes a client.
 //!
-//! Each step of `close` decides under the same lock as what it ends: a claim is open and gets
-//! withdrawn, or is refused; a waiter is in its lane and gets an error, or finds the lane closed; a
-//! hold is in the renewal schedule and is lost, or is lost when it wants to get there.
+//! Each step of `close` takes the same lock as what it ends, so there is no gap:
+//! - a claim is registered and gets withdrawn, or is refused when it registers;
+//! - a waiter is in its local queue and gets an error, or finds the queue closed;
+//! - a hold is in the renewal schedule and is lost, or is lost when it is scheduled.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,55 +13,56 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::{Engine, drive, leave};
+use super::{Engine, release, withdraw};
 use crate::{Error, ErrorKind, Result};
 
-/// The longest time that a clean end waits for the store.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// Longest wait for background work before the session is closed.
+const MAX_CLOSE_WAIT: Duration = Duration::from_secs(5);
 
-/// Whether the client has been closed, and what came of it.
+/// Whether the client has been closed, and with which outcome.
 #[derive(Debug, Default)]
 pub(super) struct Closing {
     closed: AtomicBool,
     changed: Notify,
     outcome: OnceLock<Result<()>>,
-    ended: Notify,
+    /// Notified once there is an outcome.
+    finished: Notify,
 }
 
 impl Closing {
-    /// The outcome, once there is one.
-    async fn ended(&self) -> Result<()> {
+    /// Waits for the outcome.
+    async fn outcome(&self) -> Result<()> {
         loop {
-            let mut ended = std::pin::pin!(self.ended.notified());
-            ended.as_mut().enable();
+            let mut finished = std::pin::pin!(self.finished.notified());
+            finished.as_mut().enable();
             if let Some(outcome) = self.outcome.get() {
                 return outcome.clone();
             }
-            ended.await;
+            finished.await;
         }
     }
 }
 
-/// The work of the end. Whatever becomes of it, those who wait for the end go on.
-struct Ending(Arc<Engine>);
+/// The task that closes the session. If it is dropped, callers of `close` get an error.
+struct CloseTask(Arc<Engine>);
 
-impl Drop for Ending {
+impl Drop for CloseTask {
     fn drop(&mut self) {
         let closing = &self.0.closing;
         closing.outcome.get_or_init(|| {
             Err(Error::new(
                 ErrorKind::Internal,
-                "the end of the client was not reached",
+                "the client was not closed completely",
             ))
         });
-        closing.ended.notify_waiters();
+        closing.finished.notify_waiters();
     }
 }
 
 impl Engine {
-    /// Refuses what a closed client, or a copy of it in a forked child, cannot do.
+    /// An error if the client has been closed, or if this is a copy of it in a forked child.
     pub(crate) fn check_open(&self) -> Result<()> {
-        if !self.is_ours() {
+        if !self.is_own_process() {
             return Err(Error::new(
                 ErrorKind::Closed,
                 "the client belongs to the process that this one was forked from",
@@ -74,9 +76,9 @@ impl Engine {
         }
     }
 
-    /// Whether this process made the client: a forked child has a copy of it and no right to it, nor
-    /// may it touch a lock of it, since the thread that held it at the fork is not there.
-    pub(crate) fn is_ours(&self) -> bool {
+    /// Whether this process made the client. A forked child has a copy that it must not use, not even
+    /// its mutexes: the thread that held one at the fork does not exist in the child.
+    pub(crate) fn is_own_process(&self) -> bool {
         self.identity.info().pid == crate::ids::pid()
     }
 
@@ -84,10 +86,10 @@ impl Engine {
         Error::new(ErrorKind::Closed, "the client was closed").with_store(self.scheme())
     }
 
-    /// The output of a future, or `None` as soon as the client is closed.
+    /// The output of a future, or `None` as soon as the client has been closed.
     pub(crate) async fn unless_closed<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
-        // Most end at the first poll: nothing is set up before it is needed.
+        // Fast path: many futures are ready at the first poll.
         let first = std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
         if let Poll::Ready(output) = first {
             return Some(output);
@@ -105,45 +107,45 @@ impl Engine {
     }
 
     /// Ends everything: waiters get an error, holds are released, the session is closed. All calls wait
-    /// for the same end, which is reached although they are dropped.
+    /// for the same outcome. The work continues if they are dropped.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         // In a forked child this would end the session of the parent.
-        if !self.is_ours() {
+        if !self.is_own_process() {
             return Ok(());
         }
         if !self.closing.closed.swap(true, Ordering::AcqRel) {
             self.end_claims();
             let engine = self.clone();
-            let ending = async move { Ending(engine).0.end_session().await };
-            if crate::keeper::spawn(ending).is_err() {
-                // Without a keeper the caller must do.
-                Ending(self.clone()).0.end_session().await;
+            let closing = async move { CloseTask(engine).0.end_session().await };
+            if crate::keeper::spawn(closing).is_err() {
+                // Without a keeper, the caller does the work.
+                CloseTask(self.clone()).0.end_session().await;
             }
         }
-        self.closing.ended().await
+        self.closing.outcome().await
     }
 
-    /// From here on nothing is valid, and nobody waits.
+    /// After this call no hold is valid, and no caller waits.
     fn end_claims(self: &Arc<Self>) {
-        for claim in self.open.close() {
-            drive::withdraw_in_background(self, claim);
+        for claim in self.open_claims.close() {
+            withdraw::withdraw_in_background(self, claim);
         }
         let closed = self.closed_error();
-        for lane in self.lanes.close() {
-            lane.close(&closed);
+        for local_queue in self.local_queues.close() {
+            local_queue.close(&closed);
         }
         for hold in self.renewer.close() {
-            leave::end_closed(&hold);
+            release::lose_closed(&hold);
         }
         self.closing.changed.notify_waiters();
     }
 
-    /// Once the work that is left has been done, or has had its time.
+    /// Waits for background work, within limits, then closes the session at the store.
     async fn end_session(&self) {
         tokio::select! {
             biased;
             () = self.tasks.idle() => {}
-            () = self.clock.sleep(self.settings.patience.min(FAREWELL)) => {}
+            () = self.clock.sleep(self.settings.patience.min(MAX_CLOSE_WAIT)) => {}
         }
         self.renewer.stop();
         let outcome = self.store.close().await;

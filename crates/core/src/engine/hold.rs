@@ -1,4 +1,4 @@
-//! A grant of the store, with the deadline up to which this process may rely on it.
+//! A grant of the store, and the deadline until which it is valid.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -6,34 +6,35 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::lane::{Lane, Slot};
-use super::renew::DueKey;
-use super::{Engine, valid_for};
+use super::renewer::DueKey;
+use super::slot::Slot;
+use super::{Engine, LocalQueue, valid_for};
 use crate::store::{self, Claim, Grant, Predecessor};
 use crate::telemetry;
 use crate::{BootTime, LostReason, Token};
 
-/// A hold at the store. One or, by hand-over, several tenures in turn rely on it.
+/// A hold at the store. By hand-over, several [`LocalHold`](super::LocalHold)s use it in turn.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) spi: store::Hold,
+    /// How requests to the store name this hold.
+    pub(crate) store_hold: store::Hold,
     pub(crate) units: u32,
     pub(crate) limit: u32,
     pub(crate) lease: Duration,
     pub(crate) predecessor: Option<Predecessor>,
-    /// When the store's grant reached this process: hand-over is bounded from here.
-    pub(crate) granted: BootTime,
-    /// How many waited in this process at the first hand-over: they make up a round.
-    round: OnceLock<u64>,
-    /// When its longest time is over, if it has one.
-    cap: Option<BootTime>,
-    /// Until when it is valid, in boot nanoseconds; 0 once it has ended. Read without the lock: this
-    /// is all that `is_valid` looks at, besides the clock.
+    /// When the store's grant reached this process; the bounds on hand-over count from here.
+    pub(crate) granted_at: BootTime,
+    /// Number of local waiters at the first hand-over; each of them gets one turn.
+    round_size: OnceLock<u64>,
+    /// End of the `max_hold` time, if the claim has one.
+    max_hold_deadline: Option<BootTime>,
+    /// Valid until then, in boot nanoseconds; 0 once it has ended. `is_valid` reads only this and the
+    /// clock, without a lock.
     deadline: AtomicU64,
-    /// When it came into doubt, in boot nanoseconds: a renewal failed, or the store said so. 0 once a
-    /// renewal that was sent later has been acknowledged.
-    doubted: AtomicU64,
+    /// When it became suspect, in boot nanoseconds: a renewal failed, or the store reported a suspicion.
+    /// 0 once a renewal that was sent later has been acknowledged.
+    suspect_since: AtomicU64,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -41,7 +42,7 @@ pub(crate) struct Hold {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// The process's right to a claim in the lane; given back when the hold ends.
+    /// Given back when the hold ends.
     slot: Option<Slot>,
     /// Its place in the renewal schedule.
     due: Option<DueKey>,
@@ -50,30 +51,35 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Held,
-    /// The holder has given it up; the store may not know yet.
-    Leaving,
+    /// The holder has released it; the store has not acknowledged that yet.
+    Releasing,
     Lost(LostReason),
 }
 
 impl Hold {
-    /// Whether it may be handed over once more after so many hand-overs, with so many waiting here.
-    pub(super) fn may_stay(&self, handed_over: u64, waiting: usize, now: BootTime) -> bool {
+    /// Whether it may be handed over once more, after `handed_over` hand-overs, with `waiting` local
+    /// waiters.
+    pub(super) fn may_stay_local(&self, handed_over: u64, waiting: usize, now: BootTime) -> bool {
         let waiting = u64::try_from(waiting).unwrap_or(u64::MAX);
-        let round = *self.round.get_or_init(|| waiting);
+        let round_size = *self.round_size.get_or_init(|| waiting);
         let quantum = self.engine.settings.hand_over.quantum;
-        handed_over < round || now.since(self.granted) < quantum
+        handed_over < round_size || now.since(self.granted_at) < quantum
     }
 
-    /// A grant whose claim was sent, and later acknowledged, at `sent`. It is lost and released at
-    /// once if the client has been closed.
+    /// A grant whose lease counts from `sent`. If the client has been closed, it is lost and released at
+    /// once.
     pub(crate) fn new(slot: Slot, claim: &Claim, grant: Grant, sent: BootTime) -> Arc<Self> {
         let engine = slot.engine().clone();
-        let granted = engine.clock.now();
-        let cap = slot.lane().key().max_hold.map(|span| granted + span);
-        let deadline = capped(sent + valid_for(claim.lease), cap);
+        let granted_at = engine.clock.now();
+        let max_hold_deadline = slot
+            .local_queue()
+            .spec()
+            .max_hold
+            .map(|span| granted_at + span);
+        let deadline = capped(sent + valid_for(claim.lease), max_hold_deadline);
         let hold = Arc::new(Self {
-            cap,
-            spi: store::Hold {
+            max_hold_deadline,
+            store_hold: store::Hold {
                 name: claim.name.clone(),
                 request: claim.request,
                 seq: grant.seq,
@@ -82,10 +88,10 @@ impl Hold {
             limit: claim.limit,
             lease: claim.lease,
             predecessor: grant.predecessor,
-            granted,
-            round: OnceLock::new(),
+            granted_at,
+            round_size: OnceLock::new(),
             deadline: AtomicU64::new(deadline.as_nanos()),
-            doubted: AtomicU64::new(0),
+            suspect_since: AtomicU64::new(0),
             state: Mutex::new(State {
                 phase: Phase::Held,
                 slot: Some(slot),
@@ -100,14 +106,14 @@ impl Hold {
 
     /// A token of this hold.
     pub(crate) fn token(&self, local: u64) -> Token {
-        // A store that hands out more than 51 bits breaks its contract; the largest token keeps
-        // the order as long as anything can.
-        Token::new(self.spi.seq, local)
+        // Sequence numbers beyond 51 bits break the contract of stores; the largest token is then the
+        // best that can be said.
+        Token::new(self.store_hold.seq, local)
             .or_else(|| Token::new(crate::token::MAX_SEQ, crate::token::MAX_LOCAL))
             .unwrap_or_else(Token::zero)
     }
 
-    /// Until when it is valid; `None` once it has ended.
+    /// The end of its validity; `None` once it has ended.
     #[inline]
     pub(crate) fn deadline(&self) -> Option<BootTime> {
         match self.deadline.load(Ordering::Acquire) {
@@ -127,23 +133,23 @@ impl Hold {
     }
 
     pub(crate) fn is_suspect(&self) -> bool {
-        self.doubted.load(Ordering::Acquire) != 0
+        self.suspect_since.load(Ordering::Acquire) != 0
     }
 
     pub(crate) fn phase(&self) -> Phase {
         self.state().phase
     }
 
-    /// Why it was lost, if it was. Reading it past the deadline makes it lost.
+    /// Why it was lost, if it was. Past the deadline, this call marks it lost.
     pub(crate) fn lost_reason(self: &Arc<Self>) -> Option<LostReason> {
         self.check_deadline();
         match self.phase() {
             Phase::Lost(reason) => Some(reason),
-            Phase::Held | Phase::Leaving => None,
+            Phase::Held | Phase::Releasing => None,
         }
     }
 
-    /// Completes when it has been lost, no later than its deadline, with no contact needed.
+    /// Completes when it has been lost: no later than its deadline, whether or not the store answers.
     pub(crate) async fn lost(self: &Arc<Self>) -> LostReason {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -152,7 +158,7 @@ impl Hold {
                 return reason;
             }
             let Some(deadline) = self.deadline() else {
-                // Given up by its own holder: nothing is left to lose.
+                // Released by its own holder: it cannot be lost any more.
                 return std::future::pending().await;
             };
             tokio::select! {
@@ -163,51 +169,57 @@ impl Hold {
         }
     }
 
-    /// The lane of this process that it came from, while it is held.
-    pub(super) fn lane(&self) -> Option<Arc<Lane>> {
-        self.state().slot.as_ref().map(|slot| slot.lane().clone())
+    /// The local queue that it came from, while it is held.
+    pub(super) fn local_queue(&self) -> Option<Arc<LocalQueue>> {
+        self.state()
+            .slot
+            .as_ref()
+            .map(|slot| slot.local_queue().clone())
     }
 
-    /// A renewal that was sent at `sent` has been acknowledged. `false` when it came too late.
+    /// The renewal of `sent` has been acknowledged. `false` if that came too late.
     pub(super) fn extend(self: &Arc<Self>, sent: BootTime) -> bool {
         self.check_deadline();
         let state = self.state();
         if state.phase != Phase::Held {
             return false;
         }
-        let deadline = capped(sent + valid_for(self.lease), self.cap);
+        let deadline = capped(sent + valid_for(self.lease), self.max_hold_deadline);
         // An acknowledgement that overtook a newer one must not shorten it.
         self.deadline
             .fetch_max(deadline.as_nanos(), Ordering::AcqRel);
-        // What was sent before the doubt arose says nothing about it.
-        let settled = |doubted| (doubted != 0 && doubted <= sent.as_nanos()).then_some(0);
+        // A renewal that was sent before the suspicion does not clear it.
+        let cleared =
+            |suspect_since| (suspect_since != 0 && suspect_since <= sent.as_nanos()).then_some(0);
         let _ = self
-            .doubted
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, settled);
+            .suspect_since
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, cleared);
         true
     }
 
-    /// Whether it may not be renewed beyond what it has.
-    pub(super) fn is_capped(&self) -> bool {
-        self.cap
+    /// Whether its deadline has reached the `max_hold` time, so that no renewal can extend it.
+    pub(super) fn at_max_hold(&self) -> bool {
+        self.max_hold_deadline
             .is_some_and(|cap| self.deadline().is_some_and(|deadline| deadline >= cap))
     }
 
-    /// It may be gone already: until a renewal is acknowledged nobody knows.
-    pub(super) fn suspect(&self) {
+    /// The hold may have ended at the store; a later renewal that is acknowledged clears this.
+    pub(super) fn mark_suspect(&self) {
         let now = self.engine.clock.now().as_nanos().max(1);
-        self.doubted.store(now, Ordering::Release);
+        self.suspect_since.store(now, Ordering::Release);
     }
 
     /// Marks it lost if its deadline has passed.
     pub(super) fn check_deadline(self: &Arc<Self>) {
-        // The clock first: a renewal that is acknowledged between the two must not be overlooked.
+        // The clock is read before the deadline: a renewal between the two must count.
         let now = self.engine.clock.now();
         let Some(deadline) = self.deadline() else {
             return;
         };
         if now >= deadline {
-            let capped = self.cap.is_some_and(|cap| now >= cap && cap <= deadline);
+            let capped = self
+                .max_hold_deadline
+                .is_some_and(|cap| now >= cap && cap <= deadline);
             self.lose(if capped {
                 LostReason::MaxHold
             } else {
@@ -216,7 +228,7 @@ impl Hold {
         }
     }
 
-    /// It is not held any more, and not because its holder said so. `false` when it had ended before.
+    /// The hold has ended without a release by its holder. `false` if it had ended before.
     pub(crate) fn lose(self: &Arc<Self>, reason: LostReason) -> bool {
         let mut state = self.state();
         if state.phase != Phase::Held {
@@ -229,20 +241,20 @@ impl Hold {
         drop(state);
         self.engine.renewer.remove(due);
         self.changed.notify_waiters();
-        telemetry::lost(&self.spi.name, self.token(0), reason);
-        // Frees the lane for the next local claim.
+        telemetry::lost(&self.store_hold.name, self.token(0), reason);
+        // Lets the local queue make the next claim.
         drop(slot);
         true
     }
 
-    /// The holder gives it up: it is not valid from now on. `Err` when it had been lost before.
-    pub(super) fn begin_leaving(self: &Arc<Self>) -> Result<(), LostReason> {
+    /// The holder releases it: it is not valid from now on. `Err` if it had been lost before.
+    pub(super) fn begin_release(self: &Arc<Self>) -> Result<(), LostReason> {
         self.check_deadline();
         let mut state = self.state();
         match state.phase {
             Phase::Lost(reason) => return Err(reason),
-            Phase::Leaving => return Ok(()),
-            Phase::Held => state.phase = Phase::Leaving,
+            Phase::Releasing => return Ok(()),
+            Phase::Held => state.phase = Phase::Releasing,
         }
         self.deadline.store(0, Ordering::Release);
         let due = state.due.take();
@@ -251,8 +263,8 @@ impl Hold {
         Ok(())
     }
 
-    /// The store knows, or its lease has passed: the lane is free for the next claim.
-    pub(super) fn finish_leaving(&self) {
+    /// The store has acknowledged the release, or the lease has passed: frees the slot.
+    pub(super) fn finish_release(&self) {
         let slot = self.state().slot.take();
         drop(slot);
     }
@@ -261,7 +273,7 @@ impl Hold {
         let mut state = self.state();
         match state.phase {
             Phase::Held => Ok(state.due.replace(due)),
-            Phase::Leaving | Phase::Lost(_) => Err(()),
+            Phase::Releasing | Phase::Lost(_) => Err(()),
         }
     }
 

@@ -1,169 +1,143 @@
-//! What stands between the API and a store: written once, for every store.
+//! The engine between the API and a store; written once, for every store.
 //!
-//! - [`acquire`]: the first attempt runs in the caller's task, so an uncontended lock costs no
-//!   thread hop; everything that waits, or whose outcome is unknown, goes to a driver on the keeper.
-//! - [`drive`]: the driver: repeats a queued claim on hints and on a slow poll, hands the grant to a
-//!   waiter, or withdraws it when nobody waits any more.
-//! - [`attempt`]: a claim in the caller's task; [`open`]: all of them, for [`closing`].
-//! - [`lane`]: where the claims of this process on one name queue, and holds are handed over.
-//! - [`hold`]: a grant with its deadline; [`tenure`]: one guard's turn of it.
-//! - [`renew`]: the renewal schedule of all holds of a client; [`extend`]: the renewals themselves.
-//! - [`leave`]: the end of a tenure: hand-over or release.
+//! - [`acquire`]: the first request runs in the caller's task, so the engine adds no thread hop to an
+//!   uncontended lock. A claim that waits, or whose outcome is unknown, goes to a driver.
+//! - [`attempt`]: a claim in the caller's task. [`open_claims`]: the registry of these, for [`closing`].
+//! - [`local_queue`]: callers of this process that want the same lock. [`local_wait`]: one caller's
+//!   place in it. [`slot`]: the right to one claim at the store.
+//! - [`driver`]: a task on the keeper that repeats a queued claim on wakes and on a slow poll, and gives
+//!   the grant to a waiter. [`withdraw`]: ends a claim that no waiter needs any more.
+//! - [`grant_bound`]: from when the lease of a pushed grant counts.
+//! - [`hold`]: a grant with its deadline. [`local_hold`]: one owner's use of it.
+//! - [`renewer`]: the renewal schedule of all holds. [`renewal_batch`]: one request to renew several.
+//! - [`release`]: hand-over to a local waiter, or release at the store.
+//! - [`settings`]: settings, safety margins, timeouts.
 
 mod acquire;
 mod attempt;
 mod closing;
-mod drive;
-mod extend;
-mod heard;
+mod driver;
+mod grant_bound;
 mod hold;
-mod lane;
-mod lanes;
-mod leave;
-mod open;
+mod local_hold;
+mod local_queue;
+mod local_queues;
+mod local_wait;
+mod open_claims;
 mod publish;
-mod renew;
+mod release;
+mod renewal_batch;
+mod renewer;
 mod settings;
+mod slot;
 mod tasks;
-mod tenure;
+mod withdraw;
 
 use std::sync::Arc;
 
-pub(crate) use acquire::How;
+pub(crate) use acquire::WaitPolicy;
 pub(crate) use hold::Hold;
-pub(crate) use lane::{Lane, LaneKey};
-pub(crate) use settings::{DEFAULT_LEASE, backoff, patient};
-pub use settings::{HandOver, Settings, valid_for};
-pub use tenure::Status;
-pub(crate) use tenure::Tenure;
+pub(crate) use local_hold::LocalHold;
+pub use local_hold::Status;
+pub(crate) use local_queue::{ClaimSpec, LocalQueue};
+pub use settings::{DEFAULT_LEASE, HandOver, renew_after, valid_for};
+pub(crate) use settings::{Settings, backoff, with_timeout};
 
-use crate::store::{Capability, Claim, OpenContext, Store, StoreInfo};
-use crate::{Clock, Error, ErrorKind, Identity, LostReason, Name, OwnerId, Result};
+use crate::store::{Admin, Claim, Layer, OpenContext, Operations, StoreInfo};
+use crate::{Clock, Error, Identity, LostReason, Name, OwnerId};
 
 /// One client of one store.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) store: Arc<dyn Store>,
+    /// The store inside its layer.
+    pub(crate) store: Arc<dyn Admin>,
+    pub(crate) layer: Arc<Layer>,
+    /// Requests that the store has sent.
+    pub(crate) operations: Operations,
     pub(crate) clock: Clock,
     pub(crate) identity: Arc<Identity>,
     pub(crate) settings: Settings,
-    /// The stores of this build, to name those that can do what this one cannot.
-    peers: Vec<StoreInfo>,
-    pub(crate) renewer: renew::Renewer,
+    pub(crate) renewer: renewer::Renewer,
     pub(crate) tasks: tasks::Tasks,
-    lanes: lanes::Lanes,
-    open: open::Open,
+    local_queues: local_queues::LocalQueues,
+    open_claims: open_claims::OpenClaims,
     closing: closing::Closing,
 }
 
-/// A claim as the API describes it, before it has a request id.
+/// A claim as the API describes it; it gets a request id when it is sent.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
-    pub(crate) key: LaneKey,
+pub(crate) struct ClaimRequest {
+    pub(crate) spec: ClaimSpec,
     pub(crate) owner: OwnerId,
     pub(crate) fair: bool,
 }
 
 impl Engine {
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Admin>,
         context: OpenContext,
         settings: Settings,
-        peers: Vec<StoreInfo>,
+        known_stores: Vec<StoreInfo>,
     ) -> Arc<Self> {
+        let layer = Arc::new(Layer::new(store, known_stores));
         Arc::new(Self {
-            store,
+            store: layer.clone(),
+            layer,
             clock: context.clock,
             identity: context.identity,
+            operations: context.operations,
             settings,
-            peers,
-            renewer: renew::Renewer::default(),
+            renewer: renewer::Renewer::default(),
             tasks: tasks::Tasks::default(),
-            lanes: lanes::Lanes::default(),
-            open: open::Open::default(),
+            local_queues: local_queues::LocalQueues::default(),
+            open_claims: open_claims::OpenClaims::default(),
             closing: closing::Closing::default(),
         })
     }
 
-    /// The store's name in errors.
+    /// The store's name in errors and spans.
     pub(crate) fn scheme(&self) -> &'static str {
         self.store.info().scheme
     }
 
-    /// Refuses, before any I/O, what the store cannot do.
-    pub(crate) fn require(&self, capability: Capability) -> Result<()> {
-        let info = self.store.info();
-        if info.capabilities.has(capability) {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("this store has no {capability}"),
-        )
-        .with_store(info.scheme)
-        .with_advice(self.who_has(capability)))
-    }
-
-    /// The stores of this build that have a capability.
-    fn who_has(&self, capability: Capability) -> String {
-        let able = |store: &&StoreInfo| store.capabilities.has(capability);
-        let names: Vec<&str> = self
-            .peers
-            .iter()
-            .filter(able)
-            .map(|store| store.scheme)
-            .collect();
-        match names.as_slice() {
-            [] => "`clinch stores` shows which stores have it".to_owned(),
-            names => format!("these have it: {}", names.join(", ")),
-        }
-    }
-
-    /// Adds store and name to an error that a store reported without them.
+    /// Adds store and name to an error that has none.
     pub(crate) fn explain(&self, error: Error, name: &Name) -> Error {
-        let error = match error.store() {
-            None => error.with_store(self.scheme()),
-            Some(_) => error,
-        };
-        match error.name() {
-            None => error.with_name(name.as_str()),
-            Some(_) => error,
-        }
+        self.layer.explain_name(error, name)
     }
 
     /// A claim with a fresh request id.
-    pub(crate) fn claim(&self, key: &LaneKey, owner: &OwnerId, queue: bool) -> Claim {
+    pub(crate) fn new_claim(&self, spec: &ClaimSpec, owner: &OwnerId, queue: bool) -> Claim {
         Claim {
-            name: key.name.clone(),
+            name: spec.name.clone(),
             request: self.identity.request(),
             owner: owner.clone(),
             client: self.identity.info().clone(),
-            units: key.units,
-            limit: key.limit,
-            lease: key.lease,
-            lock_delay: key.lock_delay,
-            label: key.label.clone(),
-            value: key.value.clone(),
+            units: spec.units,
+            limit: spec.limit,
+            lease: spec.lease,
+            lock_delay: spec.lock_delay,
+            label: spec.label.clone(),
+            value: spec.value.clone(),
             queue,
         }
     }
 
-    /// Holds of this very client that it has evicted: no need to learn that from a renewal.
-    pub(crate) fn evicted(&self, name: &Name, seqs: &[u64]) {
+    /// Marks this client's own holds lost that it has evicted itself, without waiting for a renewal.
+    pub(crate) fn lose_evicted(&self, name: &Name, seqs: &[u64]) {
         for hold in self.renewer.holds() {
-            if hold.spi.name == *name && seqs.contains(&hold.spi.seq) {
+            if hold.store_hold.name == *name && seqs.contains(&hold.store_hold.seq) {
                 hold.lose(LostReason::Evicted);
             }
         }
     }
 
-    /// What an engine that nobody uses should not have: lanes, holds to renew, tasks.
+    /// What an idle engine must not have: local queues, open claims, holds, tasks.
     #[cfg(test)]
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let mut left = self.lanes.describe();
-        left.extend(self.open.describe());
+        let mut left = self.local_queues.describe();
+        left.extend(self.open_claims.describe());
         let holds = self.renewer.holds();
-        let text = |hold: &Arc<Hold>| format!("a hold to renew: {:?}", hold.spi);
+        let text = |hold: &Arc<Hold>| format!("a hold to renew: {:?}", hold.store_hold);
         left.extend(holds.iter().map(text));
         match self.tasks.running() {
             0 => {}
@@ -175,7 +149,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if self.is_ours() {
+        if self.is_own_process() {
             self.renewer.stop();
         }
     }

@@ -1,15 +1,15 @@
-//! A leader's value: a renewal that carries it.
+//! Publishes a leader's value with a renewal.
 
 use std::sync::Arc;
 
 use super::settings::{backoff, renew_after};
-use super::{Engine, Hold, extend, patient};
+use super::{Engine, Hold, renewal_batch, with_timeout};
 use crate::store::{RenewReply, Renewal};
 use crate::{BootTime, Effect, Error, ErrorKind, LostReason, Result};
 
 impl Engine {
-    /// Publishes a value with the hold, and extends it as a renewal does. Repeats it for as long as
-    /// patience lasts; the hold is suspect meanwhile.
+    /// Publishes a value with a renewal, which also extends the hold. Retries until
+    /// `Settings::patience` is used up; the hold is suspect meanwhile.
     pub(crate) async fn publish(self: &Arc<Self>, hold: &Arc<Hold>, value: Arc<str>) -> Result<()> {
         self.check_open()?;
         let give_up = self.clock.now() + self.settings.patience;
@@ -17,7 +17,7 @@ impl Engine {
         let mut effect = Effect::None;
         loop {
             if let Some(reason) = hold.lost_reason() {
-                return Err(self.explain(lost(reason), &hold.spi.name));
+                return Err(self.explain(lost_error(reason), &hold.store_hold.name));
             }
             let sent = self.clock.now();
             let error = match self.publish_once(hold, value.clone()).await {
@@ -26,19 +26,19 @@ impl Engine {
                     hold.lose(reason);
                     continue;
                 }
-                Ok(RenewReply::Unknown) => unanswered(),
+                Ok(RenewReply::Unknown) => no_answer(),
                 Err(error) => error,
             };
             if error.may_have_taken_effect() {
                 effect = Effect::Possible;
             }
-            extend::unrenewed(
+            renewal_batch::renewal_failed(
                 self,
                 hold,
-                self.clock.now() + extend::retry_after(hold.lease),
+                self.clock.now() + renewal_batch::retry_after(hold.lease),
             );
             if !error.is_temporary() || self.clock.now() >= give_up {
-                return Err(self.explain(error.with_effect(effect), &hold.spi.name));
+                return Err(self.explain(error.with_effect(effect), &hold.store_hold.name));
             }
             tries += 1;
             self.clock.sleep(backoff(tries)).await;
@@ -47,16 +47,16 @@ impl Engine {
 
     async fn publish_once(self: &Arc<Self>, hold: &Hold, value: Arc<str>) -> Result<RenewReply> {
         let renewal = Renewal {
-            hold: hold.spi.clone(),
+            hold: hold.store_hold.clone(),
             lease: hold.lease,
             value: Some(value),
         };
-        let patience = renew_after(hold.lease).min(self.settings.patience);
+        let timeout = renew_after(hold.lease).min(self.settings.patience);
         let engine = self.clone();
-        // Only the keeper renews: there the store has its own connection for it.
+        // On the keeper, like every renewal: stores keep their connection for renewals there.
         crate::keeper::run(async move {
             let renewing = engine.store.renew(std::slice::from_ref(&renewal));
-            match patient(&engine.clock, patience, renewing).await {
+            match with_timeout(&engine.clock, timeout, renewing).await {
                 Some(replies) => Ok(replies?.first().copied().unwrap_or(RenewReply::Unknown)),
                 None => Ok(RenewReply::Unknown),
             }
@@ -66,22 +66,23 @@ impl Engine {
 
     fn published(&self, hold: &Arc<Hold>, sent: BootTime) -> Result<()> {
         if hold.extend(sent) {
-            self.renewer.put(hold, sent + renew_after(hold.lease));
+            self.renewer
+                .schedule_at(hold, sent + renew_after(hold.lease));
             return Ok(());
         }
         let reason = hold.lost_reason().unwrap_or(LostReason::Released);
-        Err(self.explain(lost(reason), &hold.spi.name))
+        Err(self.explain(lost_error(reason), &hold.store_hold.name))
     }
 }
 
-fn lost(reason: LostReason) -> Error {
+fn lost_error(reason: LostReason) -> Error {
     Error::new(
         ErrorKind::Lost,
         format!("the leadership was lost: {reason}"),
     )
 }
 
-fn unanswered() -> Error {
+fn no_answer() -> Error {
     Error::new(
         ErrorKind::Unreachable,
         "the store did not acknowledge the value in time",

@@ -1,32 +1,35 @@
-//! The knobs of a client, and the margins that deadlines are computed with.
+//! Settings of a client, safety margins of deadlines, and timeouts.
 
 use std::time::Duration;
 
+use crate::BootTime;
 use crate::time::Clock;
 
-/// The default lease.
-pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+/// The lease of a lock that sets none.
+pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
-/// How a hold passes between tasks of one process without a word to the store.
+/// Bounds on passing a hold between tasks of one process without a request to the store.
 ///
 /// On release, the next local waiter for the same name gets the hold at once, with the next local
-/// sequence number in its token. The hold goes back to the store, so that other processes get their
-/// turn, after `count` hand-overs, after `time` since the store's grant, or sooner: after `quantum`,
-/// once everybody has had a turn who was waiting here at the first hand-over. So processes take turns
-/// that are as long as their queues, and nobody waits for much more than all who are before them.
+/// number in its token. The hold goes back to the store, so that other processes get their turn,
+/// after `count` hand-overs or after `time` since the store's grant. It goes back sooner once
+/// `quantum` has passed and every task that waited here at the first hand-over has had its turn. So
+/// the turn of a process is as long as its own queue, and a waiter waits for little more than the
+/// claims ahead of it.
 ///
 /// ```
-/// use clinch_core::HandOver;
-/// assert!(HandOver::default().count > 0);
-/// assert_eq!(HandOver::OFF.count, 0);
+/// let mut few = clinch::HandOver::default();
+/// few.count = 3;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HandOver {
     /// The most hand-overs of one grant; at most 4095 are possible.
     pub count: u32,
-    /// The longest time since the grant after which a hold is still handed over.
+    /// No hand-over later than this after the grant.
     pub time: Duration,
-    /// For how long after the grant it is handed over in any case: it pays for the round trip.
+    /// Until this long after the grant, the hold is handed over even if every task of the first round
+    /// has had its turn: it makes up for the round trip to the store.
     pub quantum: Duration,
 }
 
@@ -50,18 +53,12 @@ impl Default for HandOver {
 }
 
 /// How a client behaves.
-///
-/// ```
-/// use clinch_core::{HandOver, Settings};
-/// let settings = Settings { hand_over: HandOver::OFF, ..Settings::default() };
-/// assert_eq!(settings.patience.as_secs(), 10);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// For how long a claim goes on while the store cannot be reached, before it is an error.
-    pub patience: Duration,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// How long a claim is retried while the store cannot be reached.
+    pub(crate) patience: Duration,
     /// Hand-over inside the process.
-    pub hand_over: HandOver,
+    pub(crate) hand_over: HandOver,
 }
 
 impl Default for Settings {
@@ -73,13 +70,13 @@ impl Default for Settings {
     }
 }
 
-/// For how long a hold may be called valid, counted from before its request was sent: the lease
-/// less 1 % for clocks that run at different rates, less 10 ms (a tenth, if that is shorter) for
-/// the way from a check to what follows it.
+/// How long a hold counts as valid, from the moment before its request was sent: the lease minus 1 %
+/// for clocks that run at different rates, minus 10 ms (or a tenth of the lease, if that is shorter)
+/// for the time between a check and the action after it.
 ///
 /// ```
 /// use std::time::Duration;
-/// assert_eq!(clinch_core::valid_for(Duration::from_secs(10)), Duration::from_millis(9_890));
+/// assert_eq!(clinch::valid_for(Duration::from_secs(10)), Duration::from_millis(9_890));
 /// ```
 pub fn valid_for(lease: Duration) -> Duration {
     let drift = lease / 100;
@@ -87,44 +84,55 @@ pub fn valid_for(lease: Duration) -> Duration {
     lease.saturating_sub(drift + slack)
 }
 
-/// When a hold is renewed, counted from the last acknowledged send.
-pub(super) fn renew_after(lease: Duration) -> Duration {
+/// Whether a grant is still valid at `now` if its lease counts from `sent`.
+pub(super) fn still_valid(sent: BootTime, lease: Duration, now: BootTime) -> bool {
+    now < sent + valid_for(lease)
+}
+
+/// When a hold is renewed, counted from when its last acknowledged request was sent: after a third of
+/// the lease.
+///
+/// ```
+/// let lease = clinch::DEFAULT_LEASE;
+/// assert!(clinch::renew_after(lease) * 2 < clinch::valid_for(lease)); // one renewal may fail
+/// ```
+pub fn renew_after(lease: Duration) -> Duration {
     lease / 3
 }
 
-/// How long to wait for hints before a queued claim is repeated all the same: often enough to keep
-/// its place alive, seldom enough to be no load.
+/// Poll interval of a queued claim that gets no wake: short enough to keep its place in the queue
+/// alive, long enough to put no load on the store.
 pub(super) fn poll_after(lease: Duration) -> Duration {
     let pause = (lease / 6).clamp(Duration::from_millis(20), Duration::from_secs(2));
     jitter(pause)
 }
 
-/// The pause before try number `tries` after a failure.
+/// Exponential backoff with jitter, after `tries` failures.
 pub(crate) fn backoff(tries: u32) -> Duration {
     let pause = Duration::from_millis(10) * 2_u32.pow(tries.min(6));
     jitter(pause)
 }
 
-/// For how long a release or a withdrawal is repeated while the store does not answer: also after the lease.
-/// On engines whose sessions carry all holds of a client, the end of one lease ends nothing.
-pub(crate) fn insist_for(lease: Duration) -> Duration {
+/// How long a release or a withdrawal is retried while the store does not answer. Longer than the
+/// lease: on stores whose sessions carry all holds of a client, the end of one lease ends no hold.
+pub(crate) fn retry_for(lease: Duration) -> Duration {
     (lease * 2).max(Duration::from_secs(60))
 }
 
-/// Three quarters to five quarters of a span, so that clients do not march in step.
+/// 75 to 125 % of a duration, so that clients do not act in lockstep.
 fn jitter(span: Duration) -> Duration {
     let quarters = u32::try_from(crate::ids::random_u64() % 512).unwrap_or(256);
     span * 3 / 4 + span * quarters / 1024
 }
 
-/// Waits for a store's reply for so long; `None` when it did not come.
-pub(crate) async fn patient<T>(
+/// Waits at most `timeout` for a reply; `None` if it has not arrived by then.
+pub(crate) async fn with_timeout<T>(
     clock: &Clock,
-    patience: Duration,
+    timeout: Duration,
     reply: impl Future<Output = T>,
 ) -> Option<T> {
     let mut reply = std::pin::pin!(reply);
-    // Most replies are there at the first poll or soon: set no timer before it is needed.
+    // Fast path: many replies are ready at the first poll and need no timer.
     let first = std::future::poll_fn(|cx| std::task::Poll::Ready(reply.as_mut().poll(cx))).await;
     if let std::task::Poll::Ready(output) = first {
         return Some(output);
@@ -132,7 +140,7 @@ pub(crate) async fn patient<T>(
     tokio::select! {
         biased;
         output = reply => Some(output),
-        () = clock.sleep(patience) => None,
+        () = clock.sleep(timeout) => None,
     }
 }
 

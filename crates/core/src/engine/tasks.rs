@@ -1,4 +1,4 @@
-//! Background work on the keeper that a clean close waits for.
+//! Background tasks of a client, on the keeper; `close` waits for them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ struct Count {
     idle: Notify,
 }
 
+/// Counts one task until it is dropped.
 struct Running(Arc<Count>);
 
 impl Tasks {

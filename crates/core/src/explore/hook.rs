@@ -1,6 +1,6 @@
-//! Where an exploration takes over from the keeper's thread and from chance.
+//! Replaces the keeper's thread and the random generator during an exploration.
 //!
-//! Both hooks are set for one thread, and exist in tests of this crate only.
+//! The hooks are set for one thread, and exist only in tests of this crate.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -16,24 +16,24 @@ pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 struct Hook {
     rng: Rng,
     spawned: Vec<Work>,
-    /// The steps so far, where somebody wants to read them.
+    /// The steps so far, if a trace is wanted.
     trace: Option<Vec<String>>,
-    /// How often the current step has looked at the clock.
-    looks: u32,
-    /// How many spawns are refused from now on, as on a machine without threads left.
+    /// How often the current step has read the clock.
+    clock_reads: u32,
+    /// How many of the next spawns are refused, as on a machine that is out of threads.
     refuse: u32,
-    /// Whether one was refused since somebody last looked.
+    /// Whether one was refused since the last `take_refused`.
     refused: bool,
 }
 
-/// More looks at the clock than any step needs.
-const MOST_LOOKS: u32 = 100_000;
+/// More clock reads than any step needs.
+const MAX_CLOCK_READS: u32 = 100_000;
 
 thread_local! {
     static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
 }
 
-/// Takes the keeper's place; gives the work back where nobody explores.
+/// Takes the task from the keeper; gives it back if no exploration is running on this thread.
 pub(crate) fn spawn<F>(work: F) -> std::result::Result<Result<()>, F>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -47,12 +47,12 @@ where
     });
     match refused {
         None => Err(work),
-        // Dropped outside of the borrow: what it owns may spawn in turn.
+        // Dropped outside the borrow: its values may spawn when they are dropped.
         Some(true) => {
             drop(work);
             Ok(Err(Error::new(
                 ErrorKind::Internal,
-                "no keeper, on purpose",
+                "spawn refused by the exploration",
             )))
         }
         Some(false) => {
@@ -66,20 +66,20 @@ where
     }
 }
 
-/// The next random number of the exploration, if there is one.
+/// The next random number, if an exploration is running on this thread.
 pub(crate) fn random() -> Option<u64> {
     HOOK.with_borrow_mut(|hook| hook.as_mut().map(|hook| hook.rng.next()))
 }
 
-/// A look at the clock: a step that looks again and again goes round in circles.
-pub(crate) fn look() {
+/// Counts a clock read: a step with too many of them is an endless loop.
+pub(crate) fn count_clock_read() {
     let endless = HOOK.with_borrow_mut(|hook| {
         hook.as_mut().is_some_and(|hook| {
-            hook.looks += 1;
-            let endless = hook.looks > MOST_LOOKS;
+            hook.clock_reads += 1;
+            let endless = hook.clock_reads > MAX_CLOCK_READS;
             if endless {
-                // Once: what is dropped by the panic looks at the clock, too.
-                hook.looks = 0;
+                // Reset: destructors read the clock during the panic.
+                hook.clock_reads = 0;
             }
             endless
         })
@@ -91,13 +91,13 @@ pub(crate) fn look() {
 pub(super) fn next_step() {
     HOOK.with_borrow_mut(|hook| {
         if let Some(hook) = hook {
-            hook.looks = 0;
+            hook.clock_reads = 0;
         }
     });
 }
 
-/// Takes over on this thread until [`leave`].
-pub(super) fn enter(seed: u64, trace: bool) {
+/// Starts an exploration on this thread; it ends with [`uninstall`].
+pub(super) fn install(seed: u64, trace: bool) {
     HOOK.set(Some(Hook {
         rng: Rng::new(seed),
         trace: trace.then(Vec::new),
@@ -105,8 +105,8 @@ pub(super) fn enter(seed: u64, trace: bool) {
     }));
 }
 
-/// Ends the exploration of this thread; its steps.
-pub(super) fn leave() -> Vec<String> {
+/// Ends the exploration on this thread; returns its trace.
+pub(super) fn uninstall() -> Vec<String> {
     let hook = HOOK.take();
     hook.and_then(|mut hook| hook.trace.take())
         .unwrap_or_default()
@@ -140,7 +140,7 @@ pub(super) fn refuse(spawns: u32) {
     });
 }
 
-/// What was spawned since the last call.
+/// The tasks that were spawned since the last call.
 pub(super) fn take_spawned() -> Vec<Work> {
     HOOK.with_borrow_mut(|hook| {
         hook.as_mut()

@@ -1,19 +1,20 @@
-//! Schedule exploration: the engine and the memory store, with a network between them, on one
-//! thread, with every choice made by a seeded random generator.
+//! Schedule exploration: the engine and the memory store, with a simulated network between them, on one
+//! thread. A seeded random generator makes every choice.
 //!
-//! The choices: which task runs next, which message arrives next, when time passes and how much,
-//! which call is dropped, which client is closed, which message is lost, late or doubled. What must
-//! be true is checked after every step; see [`lab`] and [`ends`]. Tasks are interleaved where they wait,
-//! not between any two instructions: two threads inside one poll are not explored.
+//! The choices: which task runs next, which message arrives next, when and how much time passes, which
+//! call is dropped, which client is closed, which message is lost, late or duplicated. Invariants are
+//! checked after every step; see [`harness`] and [`finish`]. Tasks are interleaved only where they wait:
+//! two threads inside one poll are not explored.
 //!
 //! `CLINCH_EXPLORE_SEED` is the first seed, `CLINCH_EXPLORE_RUNS` how many seeds from there. A seed
 //! that fails is printed with a trace of its steps, and replays exactly:
 //! `CLINCH_EXPLORE_SEED=4711 CLINCH_EXPLORE_RUNS=1 cargo test -p clinch-core --lib explore`.
 
-mod disturb;
-mod ends;
+mod finish;
+mod harness;
 pub(crate) mod hook;
-mod lab;
+mod inject;
+mod messages;
 mod net;
 mod plan;
 mod rng;
@@ -21,7 +22,6 @@ mod run;
 mod store;
 mod tasks;
 mod user;
-mod wire;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -34,18 +34,18 @@ fn setting(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }
 
-/// What broke with this seed, if anything did, and the steps up to there.
+/// The violation that this seed leads to, if any, and the trace.
 fn explore(seed: u64, trace: bool) -> (Option<String>, Vec<String>) {
     let outcome = catch_unwind(AssertUnwindSafe(|| run::run(seed, trace)));
-    let wrong = match outcome {
-        Ok(outcome) => outcome.wrong,
+    let violation = match outcome {
+        Ok(outcome) => outcome.violation,
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied());
             Some(format!("a panic: {}", text.unwrap_or("without a text")))
         }
     };
-    (wrong, hook::leave())
+    (violation, hook::uninstall())
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn every_interleaving_keeps_the_promises() {
     let clock = crate::Clock::boot();
     let begun = clock.now();
     for seed in first..first + runs {
-        if let Some(wrong) = explore(seed, false).0 {
+        if let Some(violation) = explore(seed, false).0 {
             let took = clock.now().since(begun);
             panic!(
-                "seed {seed}, interleaving {} after {took:?}: {wrong}\n  {}\n\
+                "seed {seed}, interleaving {} after {took:?}: {violation}\n  {}\n\
                  replay: CLINCH_EXPLORE_SEED={seed} CLINCH_EXPLORE_RUNS=1 \
                  cargo test -p clinch-core --lib explore",
                 seed - first + 1,
@@ -74,12 +74,13 @@ fn every_interleaving_keeps_the_promises() {
 fn a_seed_replays_exactly() {
     for seed in 1..=100 {
         let (a, b) = (run::run(seed, false), run::run(seed, true));
-        let same = a.fingerprint == b.fingerprint && a.steps == b.steps && a.wrong == b.wrong;
+        let same =
+            a.fingerprint == b.fingerprint && a.steps == b.steps && a.violation == b.violation;
         assert!(same, "seed {seed}: {} and {} steps", a.steps, b.steps);
     }
 }
 
-/// On a machine without threads left nothing can be driven: callers get an error, and each only once.
+/// If no driver can be spawned, each caller gets one error.
 #[test]
 fn without_a_keeper_waiters_get_an_error() {
     use std::future::Future;
@@ -94,7 +95,7 @@ fn without_a_keeper_waiters_get_an_error() {
         crate::Clinch::builder(sibling, other).build(),
     );
     let _held = crate::blocking::block_on(there.lock("a").acquire()).unwrap();
-    hook::enter(1, false);
+    hook::install(1, false);
     hook::refuse(u32::MAX);
     let lock = here.lock("a");
     for _ in 0..2 {
@@ -105,8 +106,8 @@ fn without_a_keeper_waiters_get_an_error() {
         let Poll::Ready(Err(error)) = polled else {
             panic!("{polled:?}");
         };
-        // The claim is in the queue, and nobody can withdraw it.
+        // The claim is in the queue, and cannot be withdrawn.
         assert!(error.may_have_taken_effect(), "{error}");
     }
-    hook::leave();
+    hook::uninstall();
 }

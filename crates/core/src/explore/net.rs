@@ -1,14 +1,13 @@
-//! What is under way between the clients and the store: requests, replies and pushed grants.
+//! Simulated network between the clients and the store: requests, replies and pushed grants.
 //!
-//! Nothing arrives by itself. The exploration picks what arrives next, what is lost, what arrives
-//! late and what arrives twice.
+//! The exploration decides which message arrives next, is lost, arrives late or arrives twice.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::tasks::Kind;
-use super::wire::{Answer, Flight, Reply, Request, What, apply, poll_now, request_text};
+use super::messages::{Answer, Message, Payload, Reply, Request, apply, poll_once, request_text};
+use super::tasks::TaskKind;
 use crate::memory::MemoryStore;
 use crate::store::{Claim, ClaimReply, ReleaseReply, Store, WakeSender, Wakes};
 use crate::{BootTime, Clock, RequestId, Result};
@@ -19,7 +18,7 @@ pub(super) enum Cut {
     No,
     /// Every new request fails at once.
     Refused,
-    /// Nothing arrives until it is healed; then everything does.
+    /// Messages wait until the cut is healed.
     Held,
 }
 
@@ -32,40 +31,40 @@ pub(super) struct Client {
     pub(super) trouble: Option<BootTime>,
 }
 
-/// A claim's wakes on their way out of the store.
-struct Pipe {
+/// Forwards the wakes of one claim from the store to the network.
+struct PushForwarder {
     client: usize,
     from: Wakes,
     to: WakeSender,
 }
 
 pub(super) struct State {
-    pub(super) flights: Vec<Flight>,
+    pub(super) messages: Vec<Message>,
     next: u64,
-    pipes: Vec<Pipe>,
+    forwarders: Vec<PushForwarder>,
     pub(super) clients: Vec<Client>,
-    /// Who runs now.
-    pub(super) running: Kind,
-    /// The requests of the try that each user makes at present.
+    /// The task that runs now.
+    pub(super) running: TaskKind,
+    /// Request ids of the current try of each user.
     pub(super) tries: HashMap<usize, Vec<RequestId>>,
-    /// Requests whose callers were promised that they are not granted.
+    /// Requests that were reported as "not acquired": they must never be granted.
     pub(super) denied: HashSet<RequestId>,
-    /// Numbers of holds whose release took effect.
+    /// Sequence numbers of holds whose release took effect.
     pub(super) released: HashSet<u64>,
     pub(super) evicted: HashSet<u64>,
-    /// Claims of which the client has read in the reply to a renewal that they are lost.
+    /// Claims that a renewal reply, read by the client, has reported as lost.
     pub(super) lost: HashSet<RequestId>,
-    /// When the client sent what was last acknowledged for a claim, or first asked.
+    /// Send time of the last acknowledged request of a claim; before that, of its first request.
     pub(super) acknowledged: HashMap<RequestId, BootTime>,
-    /// A promise that the store saw broken.
-    pub(super) wrong: Option<String>,
+    /// A violation seen at the store.
+    pub(super) violation: Option<String>,
 }
 
 /// The network, and each client's connection to the one store behind it.
 pub(super) struct Net {
     state: Mutex<State>,
     pub(super) servers: Vec<Arc<MemoryStore>>,
-    /// The store's.
+    /// The store's clock.
     clock: Clock,
 }
 
@@ -77,25 +76,25 @@ impl fmt::Debug for Net {
 
 impl Net {
     pub(super) fn new(servers: Vec<Arc<MemoryStore>>, clock: Clock) -> Self {
-        let fresh = || Client {
+        let new_client = || Client {
             cut: Cut::No,
             ended: false,
             trouble: None,
         };
-        let clients = servers.iter().map(|_| fresh()).collect();
+        let clients = servers.iter().map(|_| new_client()).collect();
         let state = State {
-            flights: Vec::new(),
+            messages: Vec::new(),
             next: 0,
-            pipes: Vec::new(),
+            forwarders: Vec::new(),
             clients,
-            running: Kind::Keeper(0),
+            running: TaskKind::Keeper(0),
             tries: HashMap::new(),
             denied: HashSet::new(),
             released: HashSet::new(),
             evicted: HashSet::new(),
             lost: HashSet::new(),
             acknowledged: HashMap::new(),
-            wrong: None,
+            violation: None,
         };
         Self {
             state: Mutex::new(state),
@@ -108,43 +107,45 @@ impl Net {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The wakes of a claim, by way of the network.
+    /// The wakes of a claim, through the network.
     pub(super) fn wakes(&self, client: usize, claim: &Claim) -> Wakes {
         let from = self.servers[client].wakes(claim);
         let (to, wakes) = Wakes::channel();
-        self.state().pipes.push(Pipe { client, from, to });
+        self.state()
+            .forwarders
+            .push(PushForwarder { client, from, to });
         wakes
     }
 
-    pub(super) fn put(&self, client: usize, what: What) {
-        self.state().put(client, what, self.clock.now());
+    pub(super) fn send(&self, client: usize, payload: Payload) {
+        self.state().send(client, payload, self.clock.now());
     }
 
-    /// Lets a message, or a copy of it, that was sent before take its time.
-    pub(super) fn put_late(&self, client: usize, what: What, sent: BootTime) {
+    /// Delays a message, or a copy of one, that was sent at `sent`.
+    pub(super) fn send_late(&self, client: usize, payload: Payload, sent: BootTime) {
         let mut state = self.state();
-        state.put(client, what, sent);
-        if let Some(flight) = state.flights.last_mut() {
-            flight.late = true;
+        state.send(client, payload, sent);
+        if let Some(message) = state.messages.last_mut() {
+            message.late = true;
         }
     }
 
-    /// A request arrives; its reply is on its way then.
+    /// A request arrives at the store, which sends its reply.
     pub(super) fn arrive(&self, client: usize, request: &Request, answer: Option<Answer>) {
         let reply = apply(&self.servers[client], request);
         let mut state = self.state();
-        state.record(client, request, &reply);
+        state.check_reply(client, request, &reply);
         let now = self.clock.now();
         if let Some(answer) = answer {
-            state.put(client, What::Reply(reply, answer), now);
+            state.send(client, Payload::Reply(reply, answer), now);
         }
-        state.pump(now);
+        state.forward_pushes(now);
         let ended = match request {
             Request::Release(hold) => Some((&hold.name, hold.request)),
             Request::Withdraw(claim) => Some((&claim.name, claim.request)),
             _ => None,
         };
-        // A store remembers the end of a claim for as long as a copy of it can be applied.
+        // A store keeps the tombstone of a claim while a copy of the claim can still be applied.
         if let Some((name, request)) = ended
             && let Some(latest) = state.latest(request)
         {
@@ -152,7 +153,7 @@ impl Net {
         }
     }
 
-    /// Whether a copy of a claim that nobody waits for comes too late to be applied.
+    /// Whether a copy of a claim is too late to be applied.
     pub(super) fn is_too_late(&self, request: &Request, sent: BootTime) -> bool {
         match request {
             Request::Claim(claim) => self.clock.now() > sent + claim.lease,
@@ -162,50 +163,54 @@ impl Net {
 }
 
 impl State {
-    fn put(&mut self, client: usize, what: What, sent: BootTime) {
+    fn send(&mut self, client: usize, payload: Payload, sent: BootTime) {
         self.next += 1;
-        self.flights.push(Flight {
+        self.messages.push(Message {
             id: self.next,
             client,
-            what,
+            payload,
             late: false,
             sent,
         });
     }
 
-    /// Until when a copy of this claim that is under way can be applied.
+    /// The last moment at which a copy of this claim that is under way can be applied.
     fn latest(&self, request: RequestId) -> Option<BootTime> {
-        let until = |flight: &Flight| match &flight.what {
-            What::Request(Request::Claim(claim), _) if claim.request == request => {
-                Some(flight.sent + claim.lease)
+        let until = |message: &Message| match &message.payload {
+            Payload::Request(Request::Claim(claim), _) if claim.request == request => {
+                Some(message.sent + claim.lease)
             }
             _ => None,
         };
-        self.flights.iter().filter_map(until).max()
+        self.messages.iter().filter_map(until).max()
     }
 
-    /// Moves what the store has pushed onto the network.
-    fn pump(&mut self, now: BootTime) {
-        let mut pipes = std::mem::take(&mut self.pipes);
-        pipes.retain_mut(|pipe| {
-            while let Some(wake) = poll_now(pipe.from.next()) {
+    /// Moves the wakes that the store has pushed onto the network.
+    fn forward_pushes(&mut self, now: BootTime) {
+        let mut forwarders = std::mem::take(&mut self.forwarders);
+        forwarders.retain_mut(|forwarder| {
+            while let Some(wake) = poll_once(forwarder.from.next()) {
                 match wake {
-                    Some(wake) => self.put(pipe.client, What::Push(wake, pipe.to.clone()), now),
+                    Some(wake) => self.send(
+                        forwarder.client,
+                        Payload::Push(wake, forwarder.to.clone()),
+                        now,
+                    ),
                     None => return false,
                 }
             }
-            !pipe.to.is_closed()
+            !forwarder.to.is_closed()
         });
-        self.pipes = pipes;
+        self.forwarders = forwarders;
     }
 
-    fn record(&mut self, client: usize, request: &Request, reply: &Result<Reply>) {
+    fn check_reply(&mut self, client: usize, request: &Request, reply: &Result<Reply>) {
         match (request, reply) {
             (Request::Claim(claim), Ok(Reply::Claim(ClaimReply::Granted(_))))
                 if self.denied.contains(&claim.request) =>
             {
                 let text = "a claim is granted that was reported as not acquired";
-                self.wrong = Some(format!("{text}: {}", request_text(request)));
+                self.violation = Some(format!("{text}: {}", request_text(request)));
             }
             (Request::Release(hold), Ok(Reply::Release(ReleaseReply::Released))) => {
                 self.released.insert(hold.seq);

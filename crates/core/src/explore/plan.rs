@@ -1,5 +1,5 @@
-//! What one run is made of. Each run has only some of the disturbances: a run with all of them at
-//! once would seldom get far enough to show what one of them does.
+//! Parameters of one run. Each run has only some of the disturbances: with all of them at once, few
+//! runs would get far enough to show the effect of one.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::HandOver;
 pub(super) struct Plan {
     pub(super) clients: usize,
     pub(super) users: usize,
-    /// How often each user asks for a lock.
-    pub(super) acts: usize,
+    /// How many locks each user claims, one after the other.
+    pub(super) calls: usize,
     pub(super) names: usize,
     pub(super) lease: Duration,
     pub(super) lock_delay: Duration,
@@ -19,20 +19,19 @@ pub(super) struct Plan {
     pub(super) hand_over: HandOver,
     /// The rate of each client's clock, in thousandths of the store's.
     pub(super) rates: Vec<u32>,
-    /// How much likelier a task runs than a message arrives.
-    pub(super) eager: usize,
-    /// Nothing is disturbed at all: then nothing may fail and nothing may be lost.
+    /// How much more likely a task runs than a message arrives.
+    pub(super) task_weight: usize,
+    /// No disturbances: no call may fail, no hold may be lost.
     pub(super) calm: bool,
-    /// Users keep a lock for no time and ask again at once: many grants come between a request and
-    /// its late copy.
+    /// Users release at once and claim again: many grants happen between a request and its late copy.
     pub(super) storm: bool,
-    /// How often in a thousand messages something goes wrong with one.
+    /// Network faults, per mille of the messages.
     pub(super) faults: usize,
-    /// These are per mille of the steps.
+    /// The rest: per mille of the steps.
     pub(super) cancels: usize,
     pub(super) closes: usize,
     pub(super) evicts: usize,
-    pub(super) doubts: usize,
+    pub(super) suspicions: usize,
     pub(super) cuts: usize,
     pub(super) jumps: usize,
     pub(super) refusals: usize,
@@ -48,11 +47,11 @@ impl Plan {
         };
         let faults = sometimes(120);
         let evicts = sometimes(15);
-        let doubts = sometimes(20);
+        let suspicions = sometimes(20);
         let cuts = sometimes(20);
         let jumps = sometimes(40);
         let refusals = sometimes(4) * usize::from(evicts == 0);
-        // These two disturb nothing by themselves.
+        // These two are no faults: a calm run may have them.
         let cancels = 50 * usize::from(rng.chance(500));
         let closes = 15 * usize::from(rng.chance(400));
         let clients = 1 + rng.below(3);
@@ -60,44 +59,43 @@ impl Plan {
         Self {
             clients,
             users: 2 + rng.below(3),
-            acts: if storm { 8 } else { 1 + rng.below(3) },
+            calls: if storm { 8 } else { 1 + rng.below(3) },
             names: if storm { 1 } else { 1 + rng.below(3) },
             lease: seconds(rng.pick(&[2, 60, 60])),
             lock_delay: seconds(rng.pick(&[0, 0, 5])),
             patience: seconds(rng.pick(&[1, 5])),
             hand_over: rng.pick(&[HandOver::default(), HandOver::OFF]),
             rates: (0..clients).map(|_| rng.pick(&[995, 1000, 1005])).collect(),
-            eager: rng.pick(&[1, 1, 4, 12]),
+            task_weight: rng.pick(&[1, 1, 4, 12]),
             calm,
             storm,
             faults,
             cancels,
             closes,
             evicts,
-            doubts,
+            suspicions,
             cuts,
             jumps,
             refusals,
         }
     }
 
-    /// How long everything may take, once nothing is disturbed and nobody asks any more, until
-    /// nothing is left: requests that are not answered are given up after the patience, and
-    /// repeated; a renewal is given up after a third of the lease. Half a lease must be left, or a
-    /// lease that ran out would hide what was left behind.
-    pub(super) fn quiet_within(&self) -> Duration {
+    /// Time limit until nothing is left, once the disturbances and the calls have ended. Unanswered
+    /// requests time out after the patience and are repeated; a renewal times out after a third of the
+    /// lease. The limit must leave half a lease: an expired lease would hide what was left behind.
+    pub(super) fn idle_within(&self) -> Duration {
         (self.patience * 2).max(self.lease / 3) + Duration::from_secs(10)
     }
 
-    /// How long users may take to end, once nothing is disturbed: each may keep its lock for six
-    /// leases, and wait for leases and delays of those who were cut off or closed.
+    /// Time limit for users to end, once the disturbances have ended: each may hold its lock for six
+    /// leases, and wait for the leases and delays of clients that were cut off or closed.
     pub(super) fn users_within(&self) -> Duration {
         let users = u32::try_from(self.users).unwrap_or(u32::MAX);
         (self.lease * 7 + self.lock_delay) * users + Duration::from_secs(120)
     }
 }
 
-/// A lock that users ask for: name, units, limit.
+/// A lock that users claim: name, units, limit.
 pub(super) type LockKind = (&'static str, u32, u32);
 
 pub(super) const KINDS: [LockKind; 5] = [
@@ -108,7 +106,7 @@ pub(super) const KINDS: [LockKind; 5] = [
     ("shared", u32::MAX, u32::MAX),
 ];
 
-/// Which of the kinds are of the first `names` names.
+/// The kinds with the first `names` names.
 pub(super) fn kinds(names: usize) -> &'static [LockKind] {
     match names {
         1 => &KINDS[..1],

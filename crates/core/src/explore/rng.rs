@@ -1,11 +1,11 @@
-//! A small random generator (SplitMix64): the same numbers for the same seed, everywhere.
+//! A small random generator (SplitMix64) with the same sequence for the same seed on every machine.
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rng(u64);
 
 impl Rng {
     pub(super) fn new(seed: u64) -> Self {
-        // Neighbouring seeds must not give neighbouring runs.
+        // Adjacent seeds must not give similar runs.
         let mut rng = Self(seed ^ 0x5851_f42d_4c95_7f2d);
         rng.next();
         rng
@@ -19,7 +19,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 where nothing is below it.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         match u64::try_from(bound) {
             Ok(bound) if bound > 0 => usize::try_from(self.next() % bound).unwrap_or(0),
@@ -27,7 +27,7 @@ impl Rng {
         }
     }
 
-    /// `true` so many times in a thousand.
+    /// `true` with this probability, in per mille.
     pub(super) fn chance(&mut self, per_mille: usize) -> bool {
         self.below(1000) < per_mille
     }

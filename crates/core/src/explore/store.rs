@@ -1,4 +1,4 @@
-//! One client's view of the store: every request goes through the network of the exploration.
+//! One client's connection to the store: every request goes through the simulated network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,36 +6,36 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
+use super::messages::{Payload, Reply, Request, refused};
 use super::net::{Cut, Net};
-use super::tasks::Kind;
-use super::wire::{Reply, Request, What, refused};
+use super::tasks::TaskKind;
 use crate::store::{
-    Claim, ClaimReply, Doubt, DoubtBook, Doubts, Events, Evicted, Finding, Freshness, Hold,
-    LockView, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Admin, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
+    RenewReply, Renewal, Store, StoreInfo, Suspicion, SuspicionRegistry, Suspicions, Wakes,
 };
 use crate::{BootTime, Clock, Error, ErrorKind, Name, RequestId, Result, valid_for};
 
 #[derive(Debug)]
-pub(super) struct FarStore {
+pub(super) struct RemoteStore {
     client: usize,
     net: Arc<Net>,
     /// The client's own clock.
     clock: Clock,
-    doubts: DoubtBook,
+    suspicions: SuspicionRegistry,
 }
 
-impl FarStore {
+impl RemoteStore {
     pub(super) fn new(client: usize, net: Arc<Net>, clock: Clock) -> Self {
         Self {
             client,
             net,
             clock,
-            doubts: DoubtBook::default(),
+            suspicions: SuspicionRegistry::default(),
         }
     }
 
-    pub(super) fn doubt(&self) {
-        self.doubts.tell(&Doubt::All);
+    pub(super) fn suspect(&self) {
+        self.suspicions.deliver(&Suspicion::All);
     }
 
     async fn call(&self, request: Request) -> Result<Reply> {
@@ -51,17 +51,17 @@ impl FarStore {
             }
         }
         let (answer, reply) = oneshot::channel();
-        let what = What::Request(request, Some(answer));
-        self.net.put(self.client, what);
+        let payload = Payload::Request(request, Some(answer));
+        self.net.send(self.client, payload);
         match reply.await {
             Ok(reply) => reply,
-            // Lost without a sound.
+            // Lost silently.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// The client has read the acknowledgement of what it sent at `sent`. It counts if what was
-    /// acknowledged before was still valid.
+    /// The client has read the acknowledgement of the request of `sent`. It counts if the previously
+    /// acknowledged one was still valid.
     fn acknowledged(&self, request: RequestId, lease: Duration, sent: BootTime) {
         let mut net = self.net.state();
         let last = net.acknowledged.entry(request).or_insert(sent);
@@ -72,11 +72,11 @@ impl FarStore {
 }
 
 fn wrong_reply() -> Error {
-    Error::new(ErrorKind::Internal, "a reply to something else")
+    Error::new(ErrorKind::Internal, "a reply to another request")
 }
 
 #[async_trait]
-impl Store for FarStore {
+impl Store for RemoteStore {
     fn info(&self) -> &StoreInfo {
         self.net.servers[self.client].info()
     }
@@ -86,7 +86,7 @@ impl Store for FarStore {
         {
             let mut net = self.net.state();
             net.acknowledged.entry(claim.request).or_insert(sent);
-            if let (Kind::User(user), false) = (net.running, claim.queue) {
+            if let (TaskKind::User(user), false) = (net.running, claim.queue) {
                 net.tries.entry(user).or_default().push(claim.request);
             }
         }
@@ -105,8 +105,8 @@ impl Store for FarStore {
         self.net.wakes(self.client, claim)
     }
 
-    fn doubts(&self) -> Doubts {
-        self.doubts.register()
+    fn suspicions(&self) -> Suspicions {
+        self.suspicions.register()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
@@ -138,13 +138,6 @@ impl Store for FarStore {
         self.call(Request::Withdraw(claim.clone())).await.map(drop)
     }
 
-    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
-        match self.call(Request::Evict(name.clone(), seq)).await? {
-            Reply::Evict(evicted) => Ok(evicted),
-            _ => Err(wrong_reply()),
-        }
-    }
-
     async fn close(&self) -> Result<()> {
         self.call(Request::Close).await.map(drop)
     }
@@ -152,7 +145,10 @@ impl Store for FarStore {
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
         self.net.servers[self.client].check(name, seq).await
     }
+}
 
+#[async_trait]
+impl Admin for RemoteStore {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         self.net.servers[self.client].list(prefix).await
     }
@@ -165,11 +161,14 @@ impl Store for FarStore {
         self.net.servers[self.client].events(prefix).await
     }
 
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        Ok(Vec::new())
+    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted> {
+        match self.call(Request::Evict(name.clone(), seq)).await? {
+            Reply::Evict(evicted) => Ok(evicted),
+            _ => Err(wrong_reply()),
+        }
     }
 
-    fn operations(&self) -> u64 {
-        0
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
     }
 }

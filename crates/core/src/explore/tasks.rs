@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-/// Whose task it is.
+/// Owner of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TaskKind {
     User(usize),
     /// Calls `close` on this client.
     Closer(usize),
-    /// Work of some engine.
+    /// A background task of an engine.
     Keeper(usize),
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for TaskKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(n) => write!(f, "user{n}"),
@@ -37,7 +37,7 @@ impl Wake for Ready {
 }
 
 struct Task {
-    kind: Kind,
+    kind: TaskKind,
     ready: Arc<Ready>,
     future: Pin<Box<dyn Future<Output = ()>>>,
 }
@@ -49,7 +49,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    pub(super) fn add(&mut self, kind: Kind, future: Pin<Box<dyn Future<Output = ()>>>) {
+    pub(super) fn add(&mut self, kind: TaskKind, future: Pin<Box<dyn Future<Output = ()>>>) {
         let ready = Arc::new(Ready(AtomicBool::new(true)));
         self.tasks.push(Task {
             kind,
@@ -58,25 +58,25 @@ impl Tasks {
         });
     }
 
-    /// Takes over what the engines have spawned.
+    /// Takes the tasks that the engines have spawned.
     pub(super) fn adopt(&mut self) {
         for work in super::hook::take_spawned() {
             self.keepers += 1;
-            self.add(Kind::Keeper(self.keepers), work);
+            self.add(TaskKind::Keeper(self.keepers), work);
         }
     }
 
-    /// The places of the tasks that want to run.
+    /// Indices of the tasks that are ready.
     pub(super) fn ready(&self) -> Vec<usize> {
-        let wants = |(at, task): (usize, &Task)| task.ready.0.load(Ordering::SeqCst).then_some(at);
-        self.tasks.iter().enumerate().filter_map(wants).collect()
+        let ready = |(at, task): (usize, &Task)| task.ready.0.load(Ordering::SeqCst).then_some(at);
+        self.tasks.iter().enumerate().filter_map(ready).collect()
     }
 
-    pub(super) fn kind(&self, at: usize) -> Kind {
+    pub(super) fn kind(&self, at: usize) -> TaskKind {
         self.tasks[at].kind
     }
 
-    /// Polls one task once; `true` when it has ended.
+    /// Polls one task once; `true` if it has ended.
     pub(super) fn poll(&mut self, at: usize) -> bool {
         let task = &mut self.tasks[at];
         task.ready.0.store(false, Ordering::SeqCst);
@@ -92,20 +92,20 @@ impl Tasks {
         over
     }
 
-    pub(super) fn wake(&self, kind: Kind) {
+    pub(super) fn wake(&self, kind: TaskKind) {
         for task in self.tasks.iter().filter(|task| task.kind == kind) {
             task.ready.0.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Whether users or closers are still at work.
+    /// Whether users or closers are still running.
     pub(super) fn has_callers(&self) -> bool {
-        let caller = |task: &Task| !matches!(task.kind, Kind::Keeper(_));
+        let caller = |task: &Task| !matches!(task.kind, TaskKind::Keeper(_));
         self.tasks.iter().any(caller)
     }
 
     pub(super) fn callers(&self) -> Vec<String> {
-        let caller = |task: &&Task| !matches!(task.kind, Kind::Keeper(_));
+        let caller = |task: &&Task| !matches!(task.kind, TaskKind::Keeper(_));
         let text = |task: &Task| task.kind.to_string();
         self.tasks.iter().filter(caller).map(text).collect()
     }

@@ -1,7 +1,7 @@
-//! The compact form of claims in rows and of grants in messages.
+//! Binary encoding of claims in rows and of grants in messages.
 //!
-//! Stores that keep a name as a [`NameState`](super::NameState) read and write it with every step,
-//! so it is one blob of variable-length numbers and not a column for each field.
+//! Stores that keep a name as a [`NameState`](super::NameState) read and write it with every step, so it
+//! is one blob of variable-length numbers, without a column for each field.
 //!
 //! ```
 //! # fn main() -> clinch_core::Result<()> {
@@ -23,7 +23,7 @@ use super::{Ended, Entry, Phase};
 use crate::store::{Ending, Grant, Predecessor};
 use crate::{BootTime, ClientId, ClientInfo, OwnerId, RequestId};
 
-/// Writes the compact form.
+/// Writes the encoding.
 ///
 /// ```
 /// use clinch_core::machine::codec::Encoder;
@@ -35,7 +35,7 @@ use crate::{BootTime, ClientId, ClientInfo, OwnerId, RequestId};
 pub struct Encoder(Vec<u8>);
 
 impl Encoder {
-    /// With room for what a name usually remembers.
+    /// With capacity for a usual name.
     pub fn new() -> Self {
         Self(Vec::with_capacity(1024))
     }
@@ -50,7 +50,7 @@ impl Encoder {
         self.0.push(byte);
     }
 
-    /// A number: the smaller, the fewer bytes.
+    /// A number, as a LEB128 varint.
     pub fn number(&mut self, mut n: u64) {
         while n >= 0x80 {
             self.0.push((n & 0x7f) as u8 | 0x80);
@@ -59,7 +59,7 @@ impl Encoder {
         self.0.push((n & 0x7f) as u8);
     }
 
-    /// A text with its length before it.
+    /// A text, prefixed with its length.
     pub fn text(&mut self, text: &str) {
         self.number(text.len() as u64);
         self.0.extend_from_slice(text.as_bytes());
@@ -101,7 +101,7 @@ impl Encoder {
         self.maybe_text(entry.value.as_ref());
         match entry.phase {
             Phase::Waiting => self.byte(0),
-            // 1 was a delay without its number.
+            // 1 is the old encoding of a delay, without its sequence number.
             Phase::Delayed { seq } => {
                 self.byte(3);
                 self.number(seq);
@@ -115,12 +115,12 @@ impl Encoder {
         self.number(entry.until.as_nanos());
     }
 
-    /// What is remembered of a claim.
+    /// A tombstone.
     pub fn ended(&mut self, ended: &Ended) {
         self.request(ended.request);
         self.number(ended.seq.map_or(0, |seq| seq + 1));
         self.text(ended.owner.as_str());
-        // The high bit: a moment follows until which it must be remembered.
+        // The high bit: the end of its mandatory retention follows.
         let kept = ended.keep > ended.at;
         self.byte(ending_code(ended.ending) | if kept { KEPT } else { 0 });
         self.number(ended.at.as_nanos());
@@ -148,7 +148,7 @@ impl Encoder {
     }
 }
 
-/// Reads the compact form; `None` says that it is not that.
+/// Reads the encoding; `None` if the bytes are not valid.
 ///
 /// ```
 /// use clinch_core::machine::codec::Decoder;
@@ -159,7 +159,7 @@ impl Encoder {
 pub struct Decoder<'a>(&'a [u8]);
 
 impl<'a> Decoder<'a> {
-    /// Of these bytes.
+    /// Reads from these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -240,11 +240,7 @@ impl<'a> Decoder<'a> {
             ticket: self.number()?,
             request: self.request()?,
             owner: self.owner()?,
-            client: Arc::new(ClientInfo {
-                id: self.client()?,
-                host: self.text()?.to_owned(),
-                pid: self.small()?,
-            }),
+            client: Arc::new(ClientInfo::new(self.client()?, self.text()?, self.small()?)),
             units: self.small()?,
             limit: self.small()?,
             lease: self.span()?,
@@ -267,7 +263,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The next memory of a claim.
+    /// The next tombstone.
     pub fn ended(&mut self) -> Option<Ended> {
         let (request, seq, owner) = (self.request()?, self.number()?, self.owner()?);
         let code = self.byte()?;
@@ -303,13 +299,13 @@ impl<'a> Decoder<'a> {
         Some(Grant { seq, predecessor })
     }
 
-    /// Whether all has been read.
+    /// Whether everything has been read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Marks an ended claim with a moment until which it must be remembered.
+/// Flag of a tombstone with a mandatory retention.
 const KEPT: u8 = 0x80;
 
 fn ending_code(ending: Ending) -> u8 {

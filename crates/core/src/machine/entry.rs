@@ -1,4 +1,4 @@
-//! One claim as the reference keeps it.
+//! One claim in a [`NameState`](super::NameState).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +6,14 @@ use std::time::Duration;
 use crate::store::{Claim, Ending, Event, EventKind, PartyView, Predecessor};
 use crate::{BootTime, ClientInfo, Name, OwnerId, RequestId, Token};
 
-/// A claim with a place in the order of its name.
+/// A claim with its place in the queue of its name.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Sequence};
 /// # use clinch_core::BootTime;
 /// # struct Counter(u64);
@@ -33,53 +30,51 @@ use crate::{BootTime, ClientInfo, Name, OwnerId, RequestId, Token};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place: lower is earlier.
+    /// Place in the queue: lower is earlier.
     pub ticket: u64,
     /// The claim's id.
     pub request: RequestId,
-    /// Who asked.
+    /// The owner.
     pub owner: OwnerId,
-    /// From where.
+    /// The client that made the claim.
     pub client: Arc<ClientInfo>,
     /// Units wanted or held.
     pub units: u32,
-    /// The name's capacity as this claim sees it.
+    /// The name's limit, as this claim states it.
     pub limit: u32,
-    /// The lease, for as long as it is not renewed with another one.
+    /// The lease; a renewal may change it.
     pub lease: Duration,
-    /// For how long its units stay taken after an unclean end.
+    /// How long its units stay taken after an unclean end.
     pub lock_delay: Duration,
-    /// A word for people.
+    /// Text for people.
     pub label: Option<Arc<str>>,
-    /// What a leader publishes.
+    /// Value that a leader publishes.
     pub value: Option<Arc<str>>,
-    /// Where it stands.
+    /// Waiting, held or delayed.
     pub phase: Phase,
     /// When it entered this phase.
     pub since: BootTime,
-    /// When the phase ends unless it is renewed.
+    /// When the phase ends unless the claim is renewed.
     pub until: BootTime,
 }
 
-/// Where a claim stands.
+/// Phase of a claim.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Phase, Sequence};
-/// # use clinch_core::{BootTime, store::Claim};
+/// # use clinch_core::BootTime;
 /// # struct Counter(u64);
 /// # impl Sequence for Counter {
 /// #     fn next(&mut self, after: u64) -> u64 { self.0 = self.0.max(after) + 1; self.0 }
 /// # }
 /// # let (mut numbers, mut out) = (Counter(0), Outcome::default());
-/// # let claim = Claim { lock_delay: claim.lease, ..claim };
+/// # let delay = claim.lease;
+/// # let claim = claim.with_lock_delay(delay);
 /// let (mut state, now) = (NameState::new(claim.name.clone()), BootTime::from_nanos(0));
 /// state.claim(&claim, now, &mut numbers, &mut out)?;
 /// assert_eq!(state.entries[0].phase, Phase::Held { seq: 1 });
@@ -96,7 +91,7 @@ pub enum Phase {
         /// The store's sequence number.
         seq: u64,
     },
-    /// Ended uncleanly; its units stay taken until the lock-delay is over.
+    /// Ended uncleanly; its units stay taken until the lock-delay has passed.
     Delayed {
         /// The sequence number of the hold that ended.
         seq: u64,
@@ -104,8 +99,12 @@ pub enum Phase {
 }
 
 impl Entry {
-    /// A claim that has just arrived.
-    pub(super) fn arriving(claim: &Claim, ticket: u64, now: BootTime) -> Self {
+    /// The waiting entry of a claim that reaches the store at `now`. `ticket` must be greater than every
+    /// ticket of the name.
+    ///
+    /// For stores that build entries themselves; [`NameState::claim`](super::NameState::claim) calls it
+    /// for all others.
+    pub fn arriving(claim: &Claim, ticket: u64, now: BootTime) -> Self {
         Self {
             ticket,
             request: claim.request,
@@ -131,7 +130,7 @@ impl Entry {
         }
     }
 
-    /// Whether it has ended and its lock-delay runs.
+    /// Whether it has ended and its lock-delay is running.
     pub fn is_delayed(&self) -> bool {
         matches!(self.phase, Phase::Delayed { .. })
     }
@@ -141,7 +140,7 @@ impl Entry {
         self.phase != Phase::Waiting
     }
 
-    /// What an operator sees of it.
+    /// The view for operators.
     pub(super) fn view(&self, now: BootTime) -> PartyView {
         PartyView {
             owner: self.owner.clone(),
@@ -175,18 +174,15 @@ impl Entry {
     }
 }
 
-/// What is remembered of a claim that has ended: enough to answer its own repeated requests and to
-/// tell the next holder.
+/// Tombstone of an ended claim: enough to answer its repeated requests, and to name the predecessor of
+/// the next holder.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Sequence};
 /// use clinch_core::store::{ClaimReply, Ending, LostReason};
 /// # use clinch_core::BootTime;
@@ -207,21 +203,21 @@ impl Entry {
 pub struct Ended {
     /// The claim's id.
     pub request: RequestId,
-    /// Its sequence number; `None` when it was never granted (withdrawn, or expired while queued).
+    /// Its sequence number; `None` if it was never granted (withdrawn, or expired while queued).
     pub seq: Option<u64>,
-    /// Who it was.
+    /// Its owner.
     pub owner: OwnerId,
     /// How it ended.
     pub ending: Ending,
-    /// When.
+    /// When it ended.
     pub at: BootTime,
-    /// Until when it must be remembered, however many others end: a copy of its claim may be applied
-    /// until then. A moment in the past if no copy can be under way.
+    /// Must be remembered until then, however many other claims end: a copy of the claim may still
+    /// arrive. A moment in the past if no copy can be under way.
     pub keep: BootTime,
 }
 
 impl Ended {
-    /// What the next holder is told of it, if it was a hold.
+    /// The predecessor of the next holder, if this was a hold.
     pub(super) fn predecessor(&self) -> Option<Predecessor> {
         let seq = self.seq?;
         Some(Predecessor {

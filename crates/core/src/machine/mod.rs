@@ -1,19 +1,16 @@
-//! The reference: what happens to one name, as a pure function of state, command and time.
+//! The reference model: a state machine for one name, without I/O and without a clock.
 //!
-//! A [`NameState`] is the claims on one name in ticket order. Each step first drops what has run
-//! out, applies the command, then grants from the head of the queue. There is no I/O and no clock
-//! here: the memory store keeps these states in a map, the embedded store loads and saves them in
-//! one transaction, and the other stores are refinements that are compared with it.
+//! A [`NameState`] is the claims on one name in ticket order. Each step drops expired claims, applies
+//! the command, then grants from the head of the queue. The memory store keeps these states in a map.
+//! The embedded store loads and saves them in one transaction. The other stores must behave like it;
+//! the test suites compare them.
 //!
 //! ```
 //! # fn main() -> clinch_core::Result<()> {
-//! # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+//! # use clinch_core::{Clinch, Name};
 //! # let context = Clinch::context("app")?;
-//! # let claim = clinch_core::store::Claim {
-//! #     name: Name::new("a")?, request: context.identity.request(),
-//! #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-//! #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-//! #     label: None, value: None, queue: true };
+//! # let lease = std::time::Duration::from_secs(30);
+//! # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 //! use clinch_core::machine::{NameState, Outcome, Sequence};
 //! use clinch_core::{BootTime, store::ClaimReply};
 //! # struct Counter(u64);
@@ -24,7 +21,7 @@
 //! let (now, mut out) = (BootTime::from_nanos(0), Outcome::default());
 //! let reply = state.claim(&claim, now, &mut numbers, &mut out)?;
 //! assert!(matches!(reply, ClaimReply::Granted(grant) if grant.seq == 1));
-//! // Nobody renews it: one lease later it has ended, and no clock was read.
+//! // It is not renewed: one lease later it has ended. No clock was read.
 //! state.tick(now + claim.lease, &mut numbers, &mut out);
 //! assert!(state.entries.is_empty() && state.ended.len() == 1);
 //! # Ok(()) }
@@ -35,6 +32,7 @@ mod entry;
 mod state;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use entry::{Ended, Entry, Phase};
 pub use state::NameState;
@@ -42,7 +40,7 @@ pub use state::NameState;
 use crate::store::{Event, Grant};
 use crate::{ClientId, RequestId};
 
-/// Where new sequence numbers come from.
+/// Source of new sequence numbers.
 ///
 /// ```
 /// use clinch_core::machine::Sequence;
@@ -58,21 +56,19 @@ use crate::{ClientId, RequestId};
 /// assert_eq!((numbers.next(0), numbers.next(40), numbers.next(7)), (1, 41, 42));
 /// ```
 pub trait Sequence {
-    /// A number greater than `after` and than every number given for a name that has been forgotten.
+    /// A number greater than `after`, and greater than every number of a name that the store has
+    /// forgotten.
     fn next(&mut self, after: u64) -> u64;
 }
 
-/// What a step did, beyond its reply.
+/// What a step did, in addition to its reply.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Sequence};
 /// use clinch_core::{BootTime, store::EventKind};
 /// # struct Counter(u64);
@@ -89,21 +85,18 @@ pub trait Sequence {
 pub struct Outcome {
     /// What happened, in order.
     pub events: Vec<Event>,
-    /// Queued claims that this step granted: their clients are to be told.
+    /// Queued claims that this step granted; the store wakes their clients.
     pub granted: Vec<Woken>,
 }
 
-/// A queued claim that was granted by somebody else's step.
+/// A queued claim that was granted by another client's step.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Sequence};
 /// use clinch_core::{BootTime, store::Claim};
 /// # struct Counter(u64);
@@ -112,7 +105,7 @@ pub struct Outcome {
 /// # }
 /// let (mut state, mut numbers) = (NameState::new(claim.name.clone()), Counter(0));
 /// let (now, mut out) = (BootTime::from_nanos(0), Outcome::default());
-/// let next = Claim { request: context.identity.request(), ..claim.clone() };
+/// let next = claim.another(&context.identity);
 /// state.claim(&claim, now, &mut numbers, &mut out)?;
 /// state.claim(&next, now, &mut numbers, &mut out)?;
 /// state.evict(None, now, &mut numbers, &mut out);

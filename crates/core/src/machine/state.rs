@@ -1,32 +1,25 @@
-//! The steps of one name.
-
-use std::time::Duration;
+//! The steps of one name: commands that change its state.
 
 use super::{Ended, Entry, Outcome, Phase, Sequence, Woken};
 use crate::store::{
-    Busy, Claim, ClaimReply, Ending, EventKind, Evicted, Freshness, Grant, Hold, LockView,
-    LostReason, PartyView, Predecessor, Queued, ReleaseReply, RenewReply, Renewal,
+    Busy, Claim, ClaimReply, Ending, EventKind, Evicted, Grant, Hold, LostReason, Predecessor,
+    ReleaseReply, RenewReply, Renewal,
 };
 use crate::{BootTime, ClientId, Name, RequestId, Result};
 
-/// How many ended claims a name remembers.
-const REMEMBERED: usize = 8;
-/// For how long an idle name remembers them: longer than any reply is waited for.
-const RETENTION: Duration = Duration::from_secs(600);
+/// How many tombstones a name keeps, besides those that it must keep.
+const MAX_ENDED: usize = 8;
 
 /// The claims on one name.
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let lease = std::time::Duration::from_secs(30);
+/// # let claim = clinch_core::store::Claim::new(&context.identity, Name::new("a")?, lease);
 /// use clinch_core::machine::{NameState, Outcome, Sequence};
-/// use clinch_core::{BootTime, ErrorKind, store::Claim};
+/// use clinch_core::{BootTime, ErrorKind};
 /// # struct Counter(u64);
 /// # impl Sequence for Counter {
 /// #     fn next(&mut self, after: u64) -> u64 { self.0 = self.0.max(after) + 1; self.0 }
@@ -35,7 +28,7 @@ const RETENTION: Duration = Duration::from_secs(600);
 /// let (now, mut out) = (BootTime::from_nanos(0), Outcome::default());
 /// state.claim(&claim, now, &mut numbers, &mut out)?;
 /// assert_eq!(state.view(now).unwrap().holders.len(), 1);
-/// let other = Claim { request: context.identity.request(), limit: 5, ..claim };
+/// let other = claim.another(&context.identity).with_units(1, 5);
 /// let error = state.claim(&other, now, &mut numbers, &mut out).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Mismatch); // a mutex here, a semaphore there
 /// # Ok(()) }
@@ -46,14 +39,14 @@ pub struct NameState {
     pub name: Name,
     /// Claims that hold, wait or are delayed, in ticket order.
     pub entries: Vec<Entry>,
-    /// Claims that ended lately, oldest first.
+    /// Tombstones of claims that ended recently, oldest first.
     pub ended: Vec<Ended>,
-    /// The last sequence number given for this name.
+    /// The last sequence number of this name.
     pub last_seq: u64,
 }
 
 impl NameState {
-    /// A name that nobody has claimed yet.
+    /// A name without claims.
     pub fn new(name: Name) -> Self {
         Self {
             name,
@@ -95,7 +88,7 @@ impl NameState {
                 }
             }
         }
-        self.settle(now, sequence, out);
+        self.grant_waiting(now, sequence, out);
         // The claimant gets its grant as the reply, not as a wake.
         if let Some(at) = out.granted.iter().position(|w| w.request == claim.request) {
             return Ok(ClaimReply::Granted(out.granted.swap_remove(at).grant));
@@ -127,7 +120,7 @@ impl NameState {
             }
             None => RenewReply::Lost(self.reason(hold.request)),
         };
-        self.settle(now, sequence, out);
+        self.grant_waiting(now, sequence, out);
         reply
     }
 
@@ -146,14 +139,14 @@ impl NameState {
                 ReleaseReply::Released
             }
             None => match self.ended.iter().find(|e| e.request == hold.request) {
-                // Our own earlier release, whose reply was lost.
+                // A repeat of this release, whose reply was lost.
                 Some(ended) if ended.ending == Ending::Released && ended.seq == Some(hold.seq) => {
                     ReleaseReply::Released
                 }
                 _ => ReleaseReply::WasLost(self.reason(hold.request)),
             },
         };
-        self.settle(now, sequence, out);
+        self.grant_waiting(now, sequence, out);
         reply
     }
 
@@ -166,11 +159,11 @@ impl NameState {
         out: &mut Outcome,
     ) {
         self.expire(now, out);
-        let mine = |e: &Entry| e.request == claim.request && !e.is_delayed();
-        if let Some(at) = self.entries.iter().position(mine) {
+        let withdrawn = |e: &Entry| e.request == claim.request && !e.is_delayed();
+        if let Some(at) = self.entries.iter().position(withdrawn) {
             self.end(at, Ending::Released, now, out);
         } else if !self.ended.iter().any(|e| e.request == claim.request) {
-            // It has not arrived yet: remember, so that it finds itself refused when it does.
+            // The claim has not arrived yet: the tombstone refuses it when it does.
             self.remember(Ended {
                 request: claim.request,
                 seq: None,
@@ -180,18 +173,18 @@ impl NameState {
                 keep: now,
             });
         }
-        self.settle(now, sequence, out);
+        self.grant_waiting(now, sequence, out);
     }
 
-    /// Remembers an ended claim until this moment, however many others end before: a copy of it may
-    /// be applied until then. Nothing changes for a claim that has not ended, or is forgotten.
+    /// Keeps the tombstone of an ended claim until then, however many other claims end: a copy of the
+    /// claim may still arrive. No effect if the claim has not ended, or has been forgotten.
     pub fn keep(&mut self, request: RequestId, until: BootTime) {
         if let Some(ended) = self.ended.iter_mut().find(|e| e.request == request) {
             ended.keep = ended.keep.max(until);
         }
     }
 
-    /// Breaks holds and ends lock-delays; see [`Store::evict`](crate::store::Store::evict).
+    /// Evicts holds and ends lock-delays; see [`Store::evict`](crate::store::Store::evict).
     pub fn evict(
         &mut self,
         seq: Option<u64>,
@@ -205,7 +198,7 @@ impl NameState {
             e.seq()
                 .is_some_and(|held| seq.is_none_or(|seq| seq == held))
         };
-        // Delays that ran before: a hold that is broken here starts one that stays.
+        // Only delays that were running before: a hold that is evicted here starts a delay that stays.
         let delays = |e: &Entry| match e.phase {
             Phase::Delayed { seq: ended } => seq.is_none_or(|seq| seq == ended).then_some(ended),
             Phase::Held { .. } | Phase::Waiting => None,
@@ -220,11 +213,11 @@ impl NameState {
                 .extend(self.entries.get(at).and_then(Entry::seq));
             self.end(at, Ending::Evicted, now, out);
         }
-        self.settle(now, sequence, out);
+        self.grant_waiting(now, sequence, out);
         evicted
     }
 
-    /// Ends every claim of a client that is known to be dead.
+    /// Ends every claim of a dead client.
     pub fn client_died(
         &mut self,
         client: ClientId,
@@ -237,72 +230,13 @@ impl NameState {
         while let Some(at) = self.entries.iter().position(theirs) {
             self.end(at, Ending::Expired, now, out);
         }
-        self.settle(now, sequence, out);
+        self.grant_waiting(now, sequence, out);
     }
 
-    /// Lets time pass: drops what has run out and grants what became free.
+    /// Drops expired claims and grants the units that became free.
     pub fn tick(&mut self, now: BootTime, sequence: &mut dyn Sequence, out: &mut Outcome) {
         self.expire(now, out);
-        self.settle(now, sequence, out);
-    }
-
-    /// Whether this number is a live grant.
-    pub fn check(&self, seq: u64, now: BootTime) -> Freshness {
-        let live = |e: &Entry| e.seq() == Some(seq) && e.until > now;
-        match self.entries.iter().any(live) {
-            true => Freshness::Current,
-            false => Freshness::Stale,
-        }
-    }
-
-    /// What an operator sees; `None` when nobody holds or waits and no lock-delay runs.
-    pub fn view(&self, now: BootTime) -> Option<LockView> {
-        let live = || self.entries.iter().filter(|e| e.until > now);
-        // A hold that has just run out is delayed from that moment, whether or not a step has
-        // noticed it yet.
-        let delayed = |e: &Entry| match e.phase {
-            Phase::Delayed { .. } => (e.until > now).then(|| e.view(now)),
-            Phase::Held { .. } if e.until <= now && e.until + e.lock_delay > now => {
-                Some(PartyView {
-                    age: now.since(e.until),
-                    lease_left: (e.until + e.lock_delay).since(now),
-                    ..e.view(now)
-                })
-            }
-            Phase::Held { .. } | Phase::Waiting => None,
-        };
-        let delayed: Vec<PartyView> = self.entries.iter().filter_map(delayed).collect();
-        let claimed = live().find(|e| !e.is_delayed());
-        let limit = match (claimed, delayed.first()) {
-            (Some(entry), _) => entry.limit,
-            (None, Some(_)) => self.entries.first()?.limit,
-            (None, None) => return None,
-        };
-        Some(LockView {
-            name: self.name.clone(),
-            limit,
-            holders: live()
-                .filter(|e| e.seq().is_some())
-                .map(|e| e.view(now))
-                .collect(),
-            waiters: live()
-                .filter(|e| e.phase == Phase::Waiting)
-                .map(|e| e.view(now))
-                .collect(),
-            delayed,
-        })
-    }
-
-    /// Whether the name can be forgotten: nobody holds or waits, no delay runs, and what it
-    /// remembers is too old to matter.
-    pub fn is_forgettable(&self, now: BootTime) -> bool {
-        self.entries
-            .iter()
-            .all(|e| e.until <= now && e.lock_delay.is_zero())
-            && self
-                .ended
-                .iter()
-                .all(|e| now.since(e.at) >= RETENTION && e.keep <= now)
+        self.grant_waiting(now, sequence, out);
     }
 
     fn check_limit(&self, claim: &Claim) -> Result<()> {
@@ -312,7 +246,7 @@ impl NameState {
         Err(crate::store::mismatch(&self.name, other.limit, claim.limit))
     }
 
-    /// Ends what has run out by `now`.
+    /// Ends the claims whose time has passed.
     fn expire(&mut self, now: BootTime, out: &mut Outcome) {
         while let Some(at) = self.entries.iter().position(|e| e.until <= now) {
             let until = self.entries.get(at).map_or(now, |e| e.until);
@@ -320,7 +254,7 @@ impl NameState {
         }
     }
 
-    /// Takes an entry out, or turns it into a delay. `when` is the moment of its end.
+    /// Removes an entry, or turns it into a lock-delay. `when` is the time of its end.
     fn end(&mut self, at: usize, ending: Ending, when: BootTime, out: &mut Outcome) {
         let Some(entry) = self.entries.get_mut(at) else {
             return;
@@ -355,11 +289,11 @@ impl NameState {
         self.remember(ended);
     }
 
-    /// Adds an ended claim, and forgets the oldest of too many that need not be kept. The new one
-    /// stays: [`keep`](Self::keep) may be about to say for how long.
+    /// Adds a tombstone. If there are too many, the oldest that need not be kept goes. The new one
+    /// always stays, because [`keep`](Self::keep) may follow.
     fn remember(&mut self, ended: Ended) {
         let now = ended.at;
-        while self.ended.len() >= REMEMBERED {
+        while self.ended.len() >= MAX_ENDED {
             let Some(at) = self.ended.iter().position(|e| e.keep <= now) else {
                 break;
             };
@@ -368,8 +302,8 @@ impl NameState {
         self.ended.push(ended);
     }
 
-    /// Grants from the head of the queue, in order, as long as there is room.
-    fn settle(&mut self, now: BootTime, sequence: &mut dyn Sequence, out: &mut Outcome) {
+    /// Grants from the head of the queue, in order, while units are free.
+    fn grant_waiting(&mut self, now: BootTime, sequence: &mut dyn Sequence, out: &mut Outcome) {
         let mut taken: u64 = self.taken();
         let mut predecessor = None;
         for entry in &mut self.entries {
@@ -409,7 +343,7 @@ impl NameState {
             .sum()
     }
 
-    /// Whether the claim with this ticket would be granted at once: room for it and for all ahead.
+    /// Whether the claim with this ticket would be granted at once: units for it and for all ahead.
     fn fits_now(&self, ticket: u64) -> bool {
         let wanted: u64 = self
             .entries
@@ -425,51 +359,14 @@ impl NameState {
         wanted <= u64::from(limit)
     }
 
-    /// How this claim stands at `now`, as the answer to its repeated claim would say; changes
-    /// nothing.
-    pub fn standing(&self, request: RequestId, now: BootTime) -> ClaimReply {
-        let Some(entry) = self.entries.iter().find(|e| e.request == request) else {
-            return ClaimReply::Gone(self.reason(request));
-        };
-        match entry.phase {
-            Phase::Held { seq } => ClaimReply::Granted(Grant {
-                seq,
-                predecessor: self
-                    .ended
-                    .iter()
-                    .rev()
-                    .filter(|e| e.seq.is_some_and(|earlier| earlier < seq))
-                    .find_map(Ended::predecessor),
-            }),
-            Phase::Waiting | Phase::Delayed { .. } => ClaimReply::Queued(Queued {
-                ahead: self
-                    .entries
-                    .iter()
-                    .filter(|e| e.phase == Phase::Waiting && e.ticket < entry.ticket)
-                    .count(),
-                retry_after: self.retry_after(now),
-                wakes_kept: false,
-            }),
-        }
-    }
-
-    /// The soonest moment at which units can become free without anybody's word.
-    fn retry_after(&self, now: BootTime) -> Option<Duration> {
-        self.entries
-            .iter()
-            .filter(|e| e.takes_units())
-            .map(|e| e.until.since(now))
-            .min()
-    }
-
-    fn reason(&self, request: RequestId) -> LostReason {
+    pub(super) fn reason(&self, request: RequestId) -> LostReason {
         let ended = self.ended.iter().find(|e| e.request == request);
         ended.map_or(LostReason::Forgotten, |e| e.ending.into())
     }
 }
 
 impl Entry {
-    /// Whether this is the live hold that is meant: both the request and the number must match.
+    /// Whether this is the live hold `hold`: request and sequence number must both match.
     fn is(&self, hold: &Hold) -> bool {
         self.request == hold.request && self.seq() == Some(hold.seq)
     }

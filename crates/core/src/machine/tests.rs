@@ -1,6 +1,5 @@
 //! The rules of one name, case by case. Random sequences are in the testkit.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{NameState, Outcome, Sequence};
@@ -8,7 +7,7 @@ use crate::store::{
     Claim, ClaimReply, Ending, EventKind, Evicted, Hold, LostReason, ReleaseReply, RenewReply,
     Renewal,
 };
-use crate::{BootTime, ErrorKind, Identity, Name, OwnerId};
+use crate::{BootTime, ErrorKind, Identity, Name};
 
 #[derive(Default)]
 struct Counter(u64);
@@ -20,7 +19,7 @@ impl Sequence for Counter {
     }
 }
 
-struct Table {
+struct Fixture {
     state: NameState,
     sequence: Counter,
     identity: Identity,
@@ -29,7 +28,7 @@ struct Table {
     woken: Vec<u128>,
 }
 
-impl Table {
+impl Fixture {
     fn new() -> Self {
         Self {
             state: NameState::new(Name::new("n").unwrap()),
@@ -41,20 +40,9 @@ impl Table {
         }
     }
 
-    fn ask(&self, units: u32, limit: u32) -> Claim {
-        Claim {
-            name: self.state.name.clone(),
-            request: self.identity.request(),
-            owner: OwnerId::new("o"),
-            client: Arc::clone(self.identity.info()),
-            units,
-            limit,
-            lease: Duration::from_secs(10),
-            lock_delay: Duration::ZERO,
-            label: None,
-            value: None,
-            queue: true,
-        }
+    fn new_claim(&self, units: u32, limit: u32) -> Claim {
+        let (name, lease) = (self.state.name.clone(), Duration::from_secs(10));
+        Claim::new(&self.identity, name, lease).with_units(units, limit)
     }
 
     fn step<T>(
@@ -97,8 +85,8 @@ impl Table {
 
 #[test]
 fn claims_are_granted_in_ticket_order_and_the_next_is_woken() {
-    let mut t = Table::new();
-    let (a, b, c) = (t.ask(1, 1), t.ask(1, 1), t.ask(1, 1));
+    let mut t = Fixture::new();
+    let (a, b, c) = (t.new_claim(1, 1), t.new_claim(1, 1), t.new_claim(1, 1));
     let first = t.granted(&a);
     assert!(matches!(t.claim(&b), ClaimReply::Queued(q) if q.ahead == 0));
     assert!(matches!(t.claim(&c), ClaimReply::Queued(q) if q.ahead == 1));
@@ -115,11 +103,11 @@ fn claims_are_granted_in_ticket_order_and_the_next_is_woken() {
 
 #[test]
 fn a_waiting_writer_is_not_overtaken_by_readers() {
-    let mut t = Table::new();
+    let mut t = Fixture::new();
     let (read, write, late) = (
-        t.ask(1, u32::MAX),
-        t.ask(u32::MAX, u32::MAX),
-        t.ask(1, u32::MAX),
+        t.new_claim(1, u32::MAX),
+        t.new_claim(u32::MAX, u32::MAX),
+        t.new_claim(1, u32::MAX),
     );
     let reader = t.granted(&read);
     assert!(matches!(t.claim(&write), ClaimReply::Queued(_)));
@@ -133,11 +121,11 @@ fn a_waiting_writer_is_not_overtaken_by_readers() {
 
 #[test]
 fn a_try_never_overtakes_and_never_queues() {
-    let mut t = Table::new();
-    let (two, three) = (t.ask(2, 3), t.ask(3, 3));
+    let mut t = Fixture::new();
+    let (two, three) = (t.new_claim(2, 3), t.new_claim(3, 3));
     t.granted(&two);
     assert!(matches!(t.claim(&three), ClaimReply::Queued(_)));
-    let mut try_one = t.ask(1, 3);
+    let mut try_one = t.new_claim(1, 3);
     try_one.queue = false;
     assert!(
         matches!(t.claim(&try_one), ClaimReply::Busy(_)),
@@ -148,8 +136,8 @@ fn a_try_never_overtakes_and_never_queues() {
 
 #[test]
 fn another_limit_is_a_mismatch_and_changes_nothing() {
-    let mut t = Table::new();
-    let (five, six) = (t.ask(1, 5), t.ask(1, 6));
+    let mut t = Fixture::new();
+    let (five, six) = (t.new_claim(1, 5), t.new_claim(1, 6));
     t.granted(&five);
     let before = t.state.clone();
     let error = t
@@ -161,15 +149,15 @@ fn another_limit_is_a_mismatch_and_changes_nothing() {
 
 #[test]
 fn lock_delay_follows_an_unclean_end_only() {
-    let mut t = Table::new();
-    let mut a = t.ask(1, 1);
+    let mut t = Fixture::new();
+    let mut a = t.new_claim(1, 1);
     a.lock_delay = Duration::from_secs(5);
     let hold = t.granted(&a);
     t.release(&hold);
-    let mut b = t.ask(1, 1);
+    let mut b = t.new_claim(1, 1);
     b.lock_delay = Duration::from_secs(5);
     t.granted(&b);
-    let c = t.ask(1, 1);
+    let c = t.new_claim(1, 1);
     t.pass(Duration::from_secs(9));
     assert!(matches!(t.claim(&c), ClaimReply::Queued(_)));
     t.pass(Duration::from_secs(2));
@@ -188,8 +176,8 @@ fn lock_delay_follows_an_unclean_end_only() {
 
 #[test]
 fn a_stale_release_or_a_repeated_one_changes_nothing() {
-    let mut t = Table::new();
-    let (a, b) = (t.ask(1, 1), t.ask(1, 1));
+    let mut t = Fixture::new();
+    let (a, b) = (t.new_claim(1, 1), t.new_claim(1, 1));
     let old = t.granted(&a);
     assert!(matches!(t.claim(&b), ClaimReply::Queued(_)));
     t.pass(Duration::from_secs(9));
@@ -214,8 +202,8 @@ fn a_stale_release_or_a_repeated_one_changes_nothing() {
 
 #[test]
 fn a_claim_that_arrives_after_its_withdrawal_is_refused() {
-    let mut t = Table::new();
-    let a = t.ask(1, 1);
+    let mut t = Fixture::new();
+    let a = t.new_claim(1, 1);
     t.step(|s, now, seq, out| s.withdraw(&a, now, seq, out));
     assert_eq!(t.claim(&a), ClaimReply::Gone(LostReason::Released));
     assert!(t.state.view(t.now).is_none());
@@ -223,8 +211,8 @@ fn a_claim_that_arrives_after_its_withdrawal_is_refused() {
 
 #[test]
 fn a_dead_head_of_the_queue_is_skipped_after_its_lease() {
-    let mut t = Table::new();
-    let (a, dead, c) = (t.ask(1, 1), t.ask(1, 1), t.ask(1, 1));
+    let mut t = Fixture::new();
+    let (a, dead, c) = (t.new_claim(1, 1), t.new_claim(1, 1), t.new_claim(1, 1));
     let hold = t.granted(&a);
     t.claim(&dead);
     t.claim(&c);
@@ -244,8 +232,8 @@ fn a_dead_head_of_the_queue_is_skipped_after_its_lease() {
 
 #[test]
 fn a_dead_client_frees_everything_at_once() {
-    let mut t = Table::new();
-    let (a, b) = (t.ask(1, 1), t.ask(1, 1));
+    let mut t = Fixture::new();
+    let (a, b) = (t.new_claim(1, 1), t.new_claim(1, 1));
     t.granted(&a);
     t.claim(&b);
     let id = t.identity.info().id;
@@ -262,9 +250,9 @@ fn a_dead_client_frees_everything_at_once() {
 
 #[test]
 fn an_ended_request_is_kept_until_its_moment_however_many_end_after_it() {
-    let mut table = Table::new();
-    let use_once = |table: &mut Table| {
-        let claim = table.ask(1, 1);
+    let mut table = Fixture::new();
+    let use_once = |table: &mut Fixture| {
+        let claim = table.new_claim(1, 1);
         let hold = table.granted(&claim);
         table.release(&hold);
         claim
@@ -282,13 +270,13 @@ fn an_ended_request_is_kept_until_its_moment_however_many_end_after_it() {
     assert_eq!(table.state.ended.len(), 8);
 }
 
-/// The end of a claim is kept right after it, so it must still be there, however many are kept before.
+/// `keep` follows right after the end of a claim, so its tombstone must still be there, however many are kept.
 #[test]
 fn any_number_of_ended_requests_can_be_kept() {
-    let mut table = Table::new();
+    let mut table = Fixture::new();
     let mut late = Vec::new();
     for _ in 0..20 {
-        let claim = table.ask(1, 1);
+        let claim = table.new_claim(1, 1);
         let hold = table.granted(&claim);
         table.release(&hold);
         table
@@ -303,10 +291,10 @@ fn any_number_of_ended_requests_can_be_kept() {
 
 #[test]
 fn a_running_delay_is_shown_and_ended_by_its_own_number_only() {
-    let mut table = Table::new();
+    let mut table = Fixture::new();
     let claim = Claim {
         lock_delay: Duration::from_secs(60),
-        ..table.ask(1, 1)
+        ..table.new_claim(1, 1)
     };
     let hold = table.granted(&claim);
     table.step(|s, now, seq, out| s.evict(Some(hold.seq), now, seq, out));
@@ -318,7 +306,7 @@ fn a_running_delay_is_shown_and_ended_by_its_own_number_only() {
     assert_eq!(other, Evicted::default());
     let ended = table.step(|s, now, seq, out| s.evict(Some(hold.seq), now, seq, out));
     assert_eq!((ended.seqs, ended.delays), (vec![], vec![hold.seq]));
-    let next = table.ask(1, 1);
+    let next = table.new_claim(1, 1);
     let next = table.granted(&next);
     let none = table.step(|s, now, seq, out| s.evict(Some(hold.seq), now, seq, out));
     assert_eq!(none, Evicted::default());
@@ -327,8 +315,8 @@ fn a_running_delay_is_shown_and_ended_by_its_own_number_only() {
 
 #[test]
 fn a_release_or_renewal_with_another_number_changes_nothing() {
-    let mut table = Table::new();
-    let claim = table.ask(1, 1);
+    let mut table = Fixture::new();
+    let claim = table.new_claim(1, 1);
     let hold = table.granted(&claim);
     let other = Hold {
         seq: hold.seq + 1,
@@ -347,8 +335,8 @@ fn a_release_or_renewal_with_another_number_changes_nothing() {
 
 #[test]
 fn a_renewal_after_the_lease_revives_nothing() {
-    let mut table = Table::new();
-    let claim = table.ask(1, 1);
+    let mut table = Fixture::new();
+    let claim = table.new_claim(1, 1);
     let hold = table.granted(&claim);
     table.now = table.now + claim.lease;
     let renewal = Renewal {

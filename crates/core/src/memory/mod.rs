@@ -19,7 +19,6 @@ mod faults;
 mod world;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -28,11 +27,10 @@ use async_trait::async_trait;
 pub use faults::{Fault, Faults, Op};
 use world::World;
 
-use crate::name::MAX_NAME;
 use crate::store::{
-    Capabilities, Claim, ClaimReply, Doubt, DoubtBook, Doubts, Events, Evicted, Finding, Freshness,
-    Guarantees, Hold, Limits, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Severity,
-    Store, StoreInfo, Wakes,
+    Admin, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Guarantees, Hold, Limits,
+    LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Severity, Store, StoreInfo,
+    Suspicion, SuspicionRegistry, Suspicions, Wakes,
 };
 use crate::{Name, Result, StoreUrl};
 
@@ -53,8 +51,7 @@ pub struct MemoryStore {
     context: OpenContext,
     world: Arc<Mutex<World>>,
     faults: Faults,
-    doubts: DoubtBook,
-    operations: AtomicU64,
+    suspicions: SuspicionRegistry,
 }
 
 /// Worlds by the name after `memory:`, for as long as a client has them open.
@@ -70,7 +67,7 @@ impl MemoryStore {
     ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {
-    /// use clinch_core::{Clinch, memory::MemoryStore, store::Store};
+    /// use clinch_core::{Clinch, memory::MemoryStore, store::Admin};
     /// let url = "memory:shared".parse()?;
     /// let a = MemoryStore::open(&url, Clinch::context("app")?)?;
     /// let context = Clinch::context("app")?;
@@ -100,7 +97,7 @@ impl MemoryStore {
     ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {
-    /// use clinch_core::{Clinch, memory::MemoryStore, store::Store};
+    /// use clinch_core::{Clinch, memory::MemoryStore, store::Admin};
     /// let a = MemoryStore::new(Clinch::context("app")?);
     /// let b = a.sibling(Clinch::context("app")?);
     /// a.faults().cut(true);
@@ -129,8 +126,7 @@ impl MemoryStore {
             context,
             world,
             faults: Faults::default(),
-            doubts: DoubtBook::default(),
-            operations: AtomicU64::new(0),
+            suspicions: SuspicionRegistry::default(),
         }
     }
 
@@ -139,21 +135,21 @@ impl MemoryStore {
         &self.faults
     }
 
-    /// Tells the client that its holds are in doubt, as a store does that has lost its connection.
+    /// Reports a suspicion about this client's holds, as a store does that has lost its connection.
     ///
     /// ```
     /// # async fn demo() -> clinch_core::Result<()> {
     /// use clinch_core::memory::MemoryStore;
-    /// use clinch_core::store::{Doubt, Store};
+    /// use clinch_core::store::{Store, Suspicion};
     /// let store = MemoryStore::new(clinch_core::Clinch::context("app")?);
-    /// let mut doubts = store.doubts();
-    /// store.doubt(&Doubt::All);
-    /// assert_eq!(doubts.next().await, Some(Doubt::All));
+    /// let mut suspicions = store.suspicions();
+    /// store.suspect(&Suspicion::All);
+    /// assert_eq!(suspicions.next().await, Some(Suspicion::All));
     /// # Ok(()) }
     /// # clinch_core::blocking::block_on(demo()).unwrap();
     /// ```
-    pub fn doubt(&self, doubt: &Doubt) {
-        self.doubts.tell(doubt);
+    pub fn suspect(&self, suspicion: &Suspicion) {
+        self.suspicions.deliver(suspicion);
     }
 
     /// Remembers the end of a claim until this moment: a copy of it may arrive until then.
@@ -182,7 +178,7 @@ impl MemoryStore {
 
     /// Applies `step` to the world as one atomic operation, with the faults that were asked for.
     async fn step<T>(&self, op: Op, step: impl FnOnce(&mut World) -> T + Send) -> Result<T> {
-        self.operations.fetch_add(1, Ordering::Relaxed);
+        self.context.operations.add(1);
         let fault = self.faults.take(op);
         if let Some(fault) = fault {
             let before = fault.before(&self.context.clock).await;
@@ -211,24 +207,15 @@ impl MemoryStore {
 }
 
 fn info() -> StoreInfo {
-    StoreInfo {
-        scheme: "memory",
-        summary: "reference store inside one process, for tests",
-        capabilities: Capabilities::ALL,
-        guarantees: Guarantees {
-            scope: "tasks and threads of one process",
-            exclusion: "always, while the process lives",
-            token_order: "across clients and loss of data",
-            liveness: "a dropped guard at once; a stuck client after its lease and lock-delay",
-            clock: "CLOCK_BOOTTIME of the process",
-        },
-        limits: Limits {
-            min_lease: Duration::from_millis(10),
-            max_lease: Duration::from_secs(7 * 86_400),
-            lease_step: Duration::from_nanos(1),
-            max_name: MAX_NAME,
-        },
-    }
+    let guarantees = Guarantees::new("tasks and threads of one process")
+        .with_exclusion("always, while the process lives")
+        .with_token_order("across clients and loss of data")
+        .with_liveness("a dropped guard at once; a stuck client after its lease and lock-delay")
+        .with_clock("CLOCK_BOOTTIME of the process");
+    let limits = Limits::new(Duration::from_millis(10), Duration::from_secs(7 * 86_400))
+        .with_lease_step(Duration::from_nanos(1));
+    let summary = "reference store inside one process, for tests";
+    StoreInfo::new("memory", summary, guarantees, limits)
 }
 
 #[async_trait]
@@ -251,8 +238,8 @@ impl Store for MemoryStore {
         self.lock().waker(claim.request)
     }
 
-    fn doubts(&self) -> Doubts {
-        self.doubts.register()
+    fn suspicions(&self) -> Suspicions {
+        self.suspicions.register()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
@@ -304,6 +291,17 @@ impl Store for MemoryStore {
         .await
     }
 
+    async fn close(&self) -> Result<()> {
+        let (now, client) = (self.context.clock.now(), self.context.identity.info().id);
+        let mut world = self.lock();
+        world.client_closed(client, now);
+        world.deliver(false);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Admin for MemoryStore {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         let (now, namespace) = (self.context.clock.now(), self.context.namespace.clone());
         self.step(Op::Read, |world| world.list(&namespace, prefix, now))
@@ -335,24 +333,11 @@ impl Store for MemoryStore {
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
-        Ok(vec![Finding {
-            severity: Severity::Warning,
-            subject: "scope".into(),
-            message: "locks in memory exclude nobody outside this process".into(),
-            advice: Some("use another store for anything but tests".into()),
-        }])
-    }
-
-    fn operations(&self) -> u64 {
-        self.operations.load(Ordering::Relaxed)
-    }
-
-    async fn close(&self) -> Result<()> {
-        let (now, client) = (self.context.clock.now(), self.context.identity.info().id);
-        let mut world = self.lock();
-        world.client_closed(client, now);
-        world.deliver(false);
-        Ok(())
+        let text = "locks in memory exclude no other process";
+        let finding = Finding::new(Severity::Warning, "scope", text);
+        Ok(vec![
+            finding.with_advice("use another store for anything but tests"),
+        ])
     }
 }
 

@@ -25,12 +25,13 @@ use crate::{Name, OwnerId, Token};
 /// # clinch_core::blocking::block_on(demo()).unwrap();
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
     /// The lock.
     pub name: Name,
-    /// Whom it happened to.
+    /// The owner of the claim.
     pub owner: OwnerId,
     /// Its machine.
     pub host: String,
@@ -42,6 +43,22 @@ pub struct Event {
     pub token: Option<Token>,
     /// The published value, for [`EventKind::Published`] and grants with one.
     pub value: Option<Arc<str>>,
+}
+
+impl Event {
+    /// An event of a claim whose process, label, token and value are not known.
+    pub fn new(kind: EventKind, name: Name, owner: OwnerId) -> Self {
+        Self {
+            kind,
+            name,
+            owner,
+            host: String::new(),
+            pid: 0,
+            label: None,
+            token: None,
+            value: None,
+        }
+    }
 }
 
 /// The kinds of events.
@@ -59,11 +76,11 @@ pub enum EventKind {
     Queued,
     /// A claim was granted.
     Granted,
-    /// A holder gave it up.
+    /// A holder released it.
     Released,
     /// A lease ran out, or a process died, of a holder or of a waiter.
     Expired,
-    /// An operator broke a hold.
+    /// An operator evicted a hold.
     Evicted,
     /// A claim left the queue.
     Withdrawn,

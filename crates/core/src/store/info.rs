@@ -12,6 +12,7 @@ use std::time::Duration;
 /// assert!(info.capabilities.tokens);
 /// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct StoreInfo {
     /// The URL scheme, for example `sqlite`.
     pub scheme: &'static str,
@@ -25,14 +26,42 @@ pub struct StoreInfo {
     pub limits: Limits,
 }
 
-/// The things that not every store can do. Asking for one that is absent is refused before any I/O.
+impl StoreInfo {
+    /// A store that can do everything, with these guarantees and limits.
+    pub const fn new(
+        scheme: &'static str,
+        summary: &'static str,
+        guarantees: Guarantees,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            scheme,
+            summary,
+            capabilities: Capabilities::ALL,
+            guarantees,
+            limits,
+        }
+    }
+
+    /// The same store with these capabilities.
+    #[must_use]
+    pub const fn with_capabilities(self, capabilities: Capabilities) -> Self {
+        Self {
+            capabilities,
+            ..self
+        }
+    }
+}
+
+/// What a store may be unable to do. Core refuses a call that needs an absent one before any I/O.
 ///
 /// ```
 /// use clinch_core::store::{Capabilities, Capability};
-/// let simple = Capabilities { queue: false, ..Capabilities::ALL };
+/// let simple = Capabilities::ALL.without(Capability::Queue);
 /// assert!(simple.has(Capability::Tokens) && !simple.has(Capability::Queue));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// Read-write locks.
     pub shared: bool,
@@ -71,7 +100,25 @@ impl Capabilities {
         evict: true,
     };
 
-    /// Whether one of them is there.
+    /// All of these but one.
+    #[must_use]
+    pub const fn without(mut self, capability: Capability) -> Self {
+        match capability {
+            Capability::Shared => self.shared = false,
+            Capability::Semaphores => self.semaphores = false,
+            Capability::Queue => self.queue = false,
+            Capability::LockDelay => self.lock_delay = false,
+            Capability::Tokens => self.tokens = false,
+            Capability::Predecessor => self.predecessor = false,
+            Capability::Values => self.values = false,
+            Capability::List => self.list = false,
+            Capability::Events => self.events = false,
+            Capability::Evict => self.evict = false,
+        }
+        self
+    }
+
+    /// Whether the store can do this.
     pub fn has(&self, capability: Capability) -> bool {
         match capability {
             Capability::Shared => self.shared,
@@ -152,15 +199,21 @@ impl fmt::Display for Capability {
     }
 }
 
-/// What a store promises, in sentences that a test stands behind.
+/// What a store promises. A test stands behind each sentence.
 ///
 /// ```
-/// let guarantees = clinch_core::Clinch::memory().info().guarantees;
-/// assert_eq!(guarantees.scope, "tasks and threads of one process");
+/// use clinch_core::store::Guarantees;
+/// const PROMISES: Guarantees = Guarantees::new("tasks and threads of one process")
+///     .with_exclusion("always, while the process lives")
+///     .with_token_order("across clients and loss of data")
+///     .with_liveness("a dropped guard at once")
+///     .with_clock("CLOCK_BOOTTIME of the process");
+/// assert_eq!(clinch_core::Clinch::memory().info().guarantees.scope, PROMISES.scope);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Guarantees {
-    /// Who can share its locks.
+    /// Which clients can share its locks.
     pub scope: &'static str,
     /// Under what conditions two holders exclude each other.
     pub exclusion: &'static str,
@@ -170,6 +223,46 @@ pub struct Guarantees {
     pub liveness: &'static str,
     /// The clock that leases are counted on.
     pub clock: &'static str,
+}
+
+impl Guarantees {
+    /// Locks that these clients can share. The conformance suite requires the other sentences, too.
+    pub const fn new(scope: &'static str) -> Self {
+        Self {
+            scope,
+            exclusion: "",
+            token_order: "",
+            liveness: "",
+            clock: "",
+        }
+    }
+
+    /// Under what conditions two holders exclude each other.
+    #[must_use]
+    pub const fn with_exclusion(self, exclusion: &'static str) -> Self {
+        Self { exclusion, ..self }
+    }
+
+    /// Across what events tokens keep rising.
+    #[must_use]
+    pub const fn with_token_order(self, token_order: &'static str) -> Self {
+        Self {
+            token_order,
+            ..self
+        }
+    }
+
+    /// How soon a dead holder's lock is free.
+    #[must_use]
+    pub const fn with_liveness(self, liveness: &'static str) -> Self {
+        Self { liveness, ..self }
+    }
+
+    /// The clock that leases are counted on.
+    #[must_use]
+    pub const fn with_clock(self, clock: &'static str) -> Self {
+        Self { clock, ..self }
+    }
 }
 
 /// A store's bounds.
@@ -186,6 +279,7 @@ pub struct Guarantees {
 /// # clinch_core::blocking::block_on(demo()).unwrap();
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// The shortest lease.
     pub min_lease: Duration,
@@ -197,27 +291,70 @@ pub struct Limits {
     pub max_name: usize,
 }
 
+impl Limits {
+    /// Leases between these two, in milliseconds; names as long as [`MAX_NAME`](crate::MAX_NAME).
+    pub const fn new(min_lease: Duration, max_lease: Duration) -> Self {
+        Self {
+            min_lease,
+            max_lease,
+            lease_step: Duration::from_millis(1),
+            max_name: crate::MAX_NAME,
+        }
+    }
+
+    /// Rounds leases up to a multiple of `step`.
+    #[must_use]
+    pub const fn with_lease_step(self, step: Duration) -> Self {
+        Self {
+            lease_step: step,
+            ..self
+        }
+    }
+}
+
 /// One finding of `clinch doctor`.
 ///
 /// ```
 /// # async fn demo() -> clinch_core::Result<()> {
 /// # let clinch = clinch_core::Clinch::memory();
 /// let finding = clinch.doctor().await?.remove(0);
-/// assert_eq!(finding.subject, "scope"); // locks in memory exclude nobody else
+/// assert_eq!(finding.subject, "scope"); // locks in memory exclude no other process
 /// println!("{}; {}", finding.message, finding.advice.unwrap());
 /// # Ok(()) }
 /// # clinch_core::blocking::block_on(demo()).unwrap();
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// What was looked at, in a few words.
+    /// What was examined, in a few words.
     pub subject: String,
     /// What was found.
     pub message: String,
     /// What to do.
     pub advice: Option<String>,
+}
+
+impl Finding {
+    /// A finding without advice.
+    pub fn new(severity: Severity, subject: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            severity,
+            subject: subject.into(),
+            message: message.into(),
+            advice: None,
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn with_advice(self, advice: impl Into<String>) -> Self {
+        Self {
+            advice: Some(advice.into()),
+            ..self
+        }
+    }
 }
 
 /// How bad a finding is.

@@ -1,276 +1,179 @@
 //! The contract between the engine and a store.
 //!
-//! A store keeps claims; the engine above it does everything else (queues inside the process,
-//! renewal, loss detection, reentrancy, multi-locks, elections). To add a store, implement
-//! [`Store`], run the conformance suite of `clinch-testkit`, and write its page in `docs/stores`.
+//! A store keeps claims. The engine does the rest: queues inside the process, renewal, loss detection,
+//! reentrancy, multi-locks, elections. To add a store, implement [`Store`] and [`Admin`], run the
+//! conformance suite of `clinch-testkit`, and write its page in `docs/stores`; `CONTRIBUTING.md` has the
+//! steps. The crate `clinch-kit` has what most stores need (URLs, backoff, batching, a ledger).
 //!
 //! ```
 //! # async fn demo() -> clinch_core::Result<()> {
-//! # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+//! # use clinch_core::{Clinch, Name, memory::MemoryStore, store::Claim};
 //! # let context = Clinch::context("app")?;
-//! # let claim = clinch_core::store::Claim {
-//! #     name: Name::new("a")?, request: context.identity.request(),
-//! #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-//! #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-//! #     label: None, value: None, queue: true };
+//! # let claim = Claim::new(&context.identity, Name::new("a")?, std::time::Duration::from_secs(30));
 //! # let store = MemoryStore::new(context.clone());
-//! use clinch_core::store::{ClaimReply, Hold, ReleaseReply, Store};
+//! use clinch_core::store::{ClaimReply, ReleaseReply, Store};
 //! let ClaimReply::Granted(grant) = store.claim(&claim).await? else { panic!("it is free") };
-//! let hold = Hold { name: claim.name.clone(), request: claim.request, seq: grant.seq };
-//! assert!(store.check(&hold.name, hold.seq).await?.is_current());
-//! assert_eq!(store.release(&hold).await?, ReleaseReply::Released);
+//! assert!(store.check(&claim.name, grant.seq).await?.is_current());
+//! assert_eq!(store.release(&claim.hold(grant.seq)).await?, ReleaseReply::Released);
 //! # Ok(()) }
 //! # clinch_core::blocking::block_on(demo()).unwrap();
 //! ```
 
 mod claim;
-mod doubts;
+mod context;
+mod ending;
 mod events;
+pub mod fifo;
+mod hold;
 mod info;
-pub mod line;
+mod layer;
+mod suspicions;
 mod view;
 mod wakes;
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 
-pub use claim::{
-    Busy, Claim, ClaimReply, Ending, Evicted, Freshness, Grant, Hold, LostReason, Predecessor,
-    Queued, ReleaseReply, RenewReply, Renewal, mismatch,
-};
-pub use doubts::{Doubt, DoubtBook, Doubts};
+pub use claim::{Busy, Claim, ClaimReply, Grant, Queued, mismatch};
+pub use context::{OpenContext, Operations};
+pub use ending::{Ending, LostReason, Predecessor};
 pub use events::{Event, EventKind, EventSender, Events};
+pub use hold::{Evicted, Freshness, Hold, ReleaseReply, RenewReply, Renewal};
 pub use info::{Capabilities, Capability, Finding, Guarantees, Limits, Severity, StoreInfo};
+pub(crate) use layer::{Layer, Terms, check_value};
+pub use suspicions::{Suspicion, SuspicionRegistry, Suspicions};
 pub use view::{LockView, PartyView};
-pub use wakes::{Wake, WakeBook, WakeSender, Wakes};
+pub use wakes::{Wake, WakeRegistry, WakeSender, Wakes};
 
-use crate::{Clock, Identity, Name, Result};
+use crate::{Name, Result};
 
-/// What a store is given when it is opened.
-///
-/// ```
-/// # fn main() -> clinch_core::Result<()> {
-/// use clinch_core::{Clinch, Clock, store::OpenContext};
-/// let (clock, hand) = Clock::manual(); // a test drives the time
-/// let context = OpenContext { clock, ..Clinch::context("billing")? };
-/// let before = context.clock.now();
-/// hand.advance(std::time::Duration::from_secs(1));
-/// assert_eq!(context.clock.now().since(before).as_secs(), 1);
-/// # Ok(()) }
-/// ```
-#[derive(Debug, Clone)]
-pub struct OpenContext {
-    /// The prefix that separates applications in one store; already checked.
-    pub namespace: Arc<str>,
-    /// The client that opens it.
-    pub identity: Arc<Identity>,
-    /// The clock that its leases are counted on, where it counts them itself.
-    pub clock: Clock,
-}
-
-/// An engine that keeps locks.
+/// An engine that keeps locks: what the lock engine needs of it.
 ///
 /// # Contract
 ///
 /// 1. **Atomic.** Each mutating call is one atomic step at the engine: the token, the request id and
 ///    the state change together or not at all.
-/// 2. **Idempotent by request id.** A call repeated after a lost reply gives the same answer and
+/// 2. **Idempotent by request id.** A call that is repeated after a lost reply gets the same reply and
 ///    changes nothing twice. A repeated claim that is held or queued *extends its lease* as a
-///    renewal would, because the engine above counts the lease from the latest send.
+///    renewal does, because the lock engine counts the lease from the latest send.
 /// 3. **Never blocks.** No call waits for a lock to become free. A call that waits for the network
 ///    ends within a bounded time with [`ErrorKind::Unreachable`](crate::ErrorKind).
-/// 4. **Says what may have happened.** An error after the request may have left carries
-///    [`Effect::Possible`](crate::Effect). Everything else must be a definite no.
+/// 4. **Reports possible effects.** An error after the request may have left carries
+///    [`Effect::Possible`](crate::Effect). Every other error means that nothing changed.
 /// 5. **Any thread, any executor.** Futures are polled on the caller's executor, which need not be
 ///    tokio, and on the keeper. A store that needs a reactor runs its I/O with
-///    [`keeper::run`](crate::keeper::run). Dropping a future at any point must leave the store
-///    usable; the engine withdraws the claim afterwards.
-/// 6. **Waiters hold leases too.** A queued claim that is not repeated within its lease is gone.
-/// 7. **Tokens** ([`Grant::seq`]) rise with every grant of a name, at most 51 bits.
+///    [`keeper::run`](crate::keeper::run). Dropping a future at any point leaves the store usable; the
+///    lock engine withdraws the claim afterwards.
+/// 6. **Waiters have leases too.** A queued claim that is not repeated within its lease is gone.
+/// 7. **Tokens** ([`Grant::seq`]) rise with every grant of a name, at most 51 bits, also after the
+///    record of the name was removed. A store whose engine can lose that record keeps a watermark: the
+///    greatest sequence number so far.
+/// 8. **Ended claims are remembered.** A copy of a claim that arrives late (after a release, a
+///    withdrawal, an eviction or an expiry) is refused with [`ClaimReply::Gone`], for as long as a copy can
+///    be under way. Remember ends by time, never by count.
+/// 9. **Failures stay apart.** If the record of one hold is corrupt, or one server of many does not
+///    answer, only the holds on it fail.
+///
+/// # What core does for a store
+///
+/// Core wraps each store in a layer. It refuses claims, renewals and reads after
+/// [`close`](Self::close) with [`ErrorKind::Closed`](crate::ErrorKind); it refuses what the store's
+/// [`Capabilities`] and [`Limits`] rule out, before any I/O; it adds the store and the name to errors. A
+/// store checks none of these.
+///
+/// No method has a default: a wrapper around a store cannot forget one.
 ///
 /// ```
 /// # async fn demo() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name, memory::MemoryStore, store::Claim};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let claim = Claim::new(&context.identity, Name::new("a")?, std::time::Duration::from_secs(30));
 /// # let store = MemoryStore::new(context.clone());
 /// use clinch_core::store::{ClaimReply, Store};
 /// let first = store.claim(&claim).await?;
 /// assert!(matches!(first, ClaimReply::Granted(_)));
-/// let again = store.claim(&claim).await?; // the reply was lost, say: ask with the same id
-/// assert_eq!(again, first);
-/// store.withdraw(&claim).await?; // and it is gone for good
-/// assert!(matches!(store.claim(&claim).await?, ClaimReply::Gone(_)));
+/// assert_eq!(store.claim(&claim).await?, first); // repeated after a lost reply: the same id
+/// store.withdraw(&claim).await?;
+/// assert!(matches!(store.claim(&claim).await?, ClaimReply::Gone(_))); // final
 /// # Ok(()) }
 /// # clinch_core::blocking::block_on(demo()).unwrap();
 /// ```
 #[async_trait]
 pub trait Store: std::fmt::Debug + Send + Sync + 'static {
-    /// What this store is, can and promises. Cheap; the same for the store's whole life.
+    /// What this store is, can and promises. Cheap, and constant for the store's whole life.
     fn info(&self) -> &StoreInfo;
 
-    /// Asks to hold a name.
+    /// Claims a name.
     ///
-    /// Granted when the units held plus those queued ahead leave room for its own. Otherwise it is
-    /// queued if [`Claim::queue`] says so, and refused with [`ClaimReply::Busy`] if not. A claim
-    /// with another limit than the name has in use fails with `Mismatch`.
+    /// Granted if the units held plus those queued ahead leave room for its own. Otherwise queued if
+    /// [`Claim::queue`] is set, else refused with [`ClaimReply::Busy`]. A claim whose limit differs from
+    /// the one in use fails with `Mismatch`.
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply>;
 
-    /// Hints that repeating this queued claim is worthwhile, or the grant itself.
+    /// A stream for a queued claim: hints that repeating it is worthwhile, or the grant itself.
     ///
-    /// Called before the claim is repeated, so that no hint falls between (or after it was queued,
-    /// where [`Queued::wakes_kept`] says that none does). Hints may be lost, late or spurious; the
-    /// stream ends when the store can give no more of them.
+    /// The lock engine listens before it repeats the claim, so no hint is missed. If
+    /// [`Queued::wakes_kept`] is set, it does not repeat the claim. Hints may be lost, late or spurious.
+    /// The stream ends if the store can send no more of them.
     fn wakes(&self, claim: &Claim) -> Wakes;
 
-    /// Extends holds, in as few round trips as the engine allows; one reply for each, in order.
+    /// Extends holds, in as few round trips as the engine allows. One reply for each, in order.
     ///
-    /// Where only a part of them fails, those get [`RenewReply::Unknown`] and the others their reply:
-    /// one server that does not answer costs only the holds on it. An error means that none is known.
+    /// If some fail, those get [`RenewReply::Unknown`] and the others their reply. An error means that
+    /// the outcome of all is unknown. A hold whose record is corrupt is
+    /// [`RenewReply::Lost`], and only that one.
     ///
-    /// Only the keeper calls it. A renewal never creates a hold, and changes nothing unless the
-    /// request id and the token both match.
+    /// A renewal never creates a hold. It changes nothing unless the request id and the sequence number
+    /// both match. Only the keeper calls it.
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>>;
 
-    /// What the store has reason to doubt between renewals: a connection that has broken, a hold that
-    /// somebody else seems to have taken away.
+    /// A stream of holds that may be gone: a connection broke, or another client seems to have taken one.
     ///
-    /// A guard in doubt is [`Suspect`](crate::Status::Suspect) at once, and its hold is renewed at
-    /// once: only the answer to that clears it or makes it lost. So a doubt may be spurious, and one
-    /// that is missing costs time, until the next renewal is due, and nothing else.
-    fn doubts(&self) -> Doubts {
-        Doubts::none()
-    }
+    /// The lock engine marks such a guard [`Suspect`](crate::Status::Suspect) and renews it at once; the
+    /// reply decides. So a suspicion may be spurious. A missing one delays the detection of a loss
+    /// until the next renewal. A store that learns nothing between renewals returns
+    /// [`Suspicions::none`].
+    fn suspicions(&self) -> Suspicions;
 
-    /// Gives a hold up. Changes nothing unless the request id and the token both match.
+    /// Releases a hold. Changes nothing unless the request id and the sequence number both match.
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply>;
 
-    /// Makes sure that this claim has neither a ticket nor a hold, now or later: a copy of the
-    /// claim that is still under way must find itself refused.
+    /// Ends a claim, queued or held. A copy of the claim that arrives later is refused.
     async fn withdraw(&self, claim: &Claim) -> Result<()>;
 
     /// Whether `seq` is a current grant of `name`.
     async fn check(&self, name: &Name, seq: u64) -> Result<Freshness>;
 
-    /// The names with holders, waiters or a running lock-delay that start with `prefix`, in byte order.
-    async fn list(&self, prefix: &str) -> Result<Vec<LockView>>;
-
-    /// One name in full; `None` when nobody holds or waits and no lock-delay runs.
-    async fn inspect(&self, name: &Name) -> Result<Option<LockView>>;
-
-    /// What happens to names that start with `prefix`, from the moment this call has returned.
-    async fn events(&self, prefix: &str) -> Result<Events>;
-
-    /// Breaks the hold with this sequence number: an unclean end, so the holder's lock-delay applies.
-    /// If that hold has ended already and its lock-delay runs, ends the delay.
+    /// Ends the session: releases what is left and stops background work.
     ///
-    /// Without a number, breaks every hold of the name, or ends its lock-delays if nobody holds it.
-    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted>;
-
-    /// Settings of the engine that would break a promise, and what to do about them.
-    async fn doctor(&self) -> Result<Vec<Finding>>;
-
-    /// Operations (requests, transactions) that this client has sent to the engine so far.
-    fn operations(&self) -> u64;
-
-    /// The fewest raw operations of this engine that a lock needs, for `clinch bench` to compare
-    /// with; `None` where there is nothing below the lock.
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        Ok(None)
-    }
-
-    /// The lock that people usually write on this engine, as raw operations, for `clinch bench` to
-    /// measure beside ours; `None` where there is none to speak of.
-    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
-        Ok(None)
-    }
-
-    /// The quickest way in which processes can pass a token on with this engine, for `clinch bench`
-    /// to compare hand-overs with; `None` where there is none.
-    async fn baton(&self, _name: &str) -> Result<Option<Box<dyn Baton>>> {
-        Ok(None)
-    }
-
-    /// Ends the session cleanly: releases what is left and stops background work.
+    /// The lock engine has released every hold and withdrawn every claim before, as far as the store
+    /// answered in time. The rest of them goes on, and a claim may still be under way in a caller's
+    /// task. So, afterwards:
     ///
-    /// The engine calls it after it has released every hold and withdrawn every claim, as far as the
-    /// store has answered in time. What it has not answered goes on, and a claim may still be under
-    /// way in a task of a caller. So, afterwards:
-    ///
-    /// - A claim must be refused, or change nothing that stays.
-    /// - [`release`](Self::release) and [`withdraw`](Self::withdraw) must work as before; a store
-    ///   whose session ended every claim of this client may answer
+    /// - A claim under way is refused, or leaves nothing behind.
+    /// - [`release`](Self::release) and [`withdraw`](Self::withdraw) still work. If the end of the
+    ///   session ended every claim of this client, they may fail with
     ///   [`ErrorKind::Closed`](crate::ErrorKind) instead.
     async fn close(&self) -> Result<()>;
 }
 
-/// Raw operations through the same driver: what a lock on this engine can cost at least.
-///
-/// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// use clinch_core::store::Floor;
-/// struct Map(std::collections::HashSet<u64>);
-///
-/// #[async_trait::async_trait]
-/// impl Floor for Map {
-///     async fn pair(&mut self, key: u64) -> clinch_core::Result<()> {
-///         assert!(self.0.insert(key) && self.0.remove(&key));
-///         Ok(())
-///     }
-/// }
-/// Map(Default::default()).pair(7).await?;
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
-/// ```
+/// What operators need of a store, beside locking.
 #[async_trait]
-pub trait Floor: Send {
-    /// One acquire-and-release worth of raw operations on the key with this number.
-    async fn pair(&mut self, key: u64) -> Result<()>;
-}
+pub trait Admin: Store {
+    /// The names with holders, waiters or a running lock-delay that start with `prefix`, in byte order.
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>>;
 
-/// A bare token that processes pass on: no lease, no owner, no safety, only speed.
-///
-/// ```
-/// # async fn demo() -> clinch_core::Result<()> {
-/// use clinch_core::store::Baton;
-/// use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-/// struct Channel(UnboundedSender<()>, UnboundedReceiver<()>);
-///
-/// #[async_trait::async_trait]
-/// impl Baton for Channel {
-///     async fn take(&mut self) -> clinch_core::Result<()> {
-///         self.1.recv().await;
-///         Ok(())
-///     }
-///     async fn pass(&mut self) -> clinch_core::Result<()> {
-///         self.0.send(()).ok();
-///         Ok(())
-///     }
-///     async fn remove(&mut self) -> clinch_core::Result<()> {
-///         Ok(())
-///     }
-/// }
-/// let (to, from) = unbounded_channel();
-/// let mut baton = Channel(to, from);
-/// baton.pass().await?; // somebody brings it
-/// baton.take().await?;
-/// baton.remove().await?;
-/// # Ok(()) }
-/// # clinch_core::blocking::block_on(demo()).unwrap();
-/// ```
-#[async_trait]
-pub trait Baton: Send {
-    /// Waits for the token and takes it.
-    async fn take(&mut self) -> Result<()>;
+    /// One name in full; `None` if it has no holder, no waiter and no running lock-delay.
+    async fn inspect(&self, name: &Name) -> Result<Option<LockView>>;
 
-    /// Gives it to whoever waits, or brings it.
-    async fn pass(&mut self) -> Result<()>;
+    /// Events of names that start with `prefix`, from the moment this call has returned.
+    async fn events(&self, prefix: &str) -> Result<Events>;
 
-    /// Leaves nothing of it at the engine.
-    async fn remove(&mut self) -> Result<()>;
+    /// Ends the hold with this sequence number. This is an unclean end, so the holder's lock-delay
+    /// applies. If that hold has ended already and its lock-delay runs, ends the delay.
+    ///
+    /// Without a number, ends every hold of the name, or its lock-delays if it has no holder.
+    async fn evict(&self, name: &Name, seq: Option<u64>) -> Result<Evicted>;
+
+    /// Settings of the engine that would break a promise, with advice.
+    async fn doctor(&self) -> Result<Vec<Finding>>;
 }

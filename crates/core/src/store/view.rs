@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Claim;
 use crate::{ClientId, Name, OwnerId, Token};
 
 /// One lock with its holders and waiters, each in order.
@@ -19,22 +20,39 @@ use crate::{ClientId, Name, OwnerId, Token};
 /// # clinch_core::blocking::block_on(demo()).unwrap();
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockView {
     /// The lock.
     pub name: Name,
     /// Its capacity: 1 for a mutex, `u32::MAX` for a read-write lock.
     pub limit: u32,
-    /// Who holds it, oldest first.
+    /// Its holders, oldest first.
     pub holders: Vec<PartyView>,
-    /// Who waits, next first.
+    /// Its waiters, next first.
     pub waiters: Vec<PartyView>,
-    /// Holds that ended uncleanly and whose lock-delay keeps their units taken: who held them, the
-    /// token that they had, and as the lease that is left, how long the delay still lasts.
+    /// Holds that ended uncleanly and whose lock-delay keeps their units taken. `lease_left` is how long
+    /// the delay still lasts.
     pub delayed: Vec<PartyView>,
 }
 
 impl LockView {
-    /// How long lock-delays still keep units taken; `None` where none runs.
+    /// A name with this capacity and no claims.
+    pub fn new(name: Name, limit: u32) -> Self {
+        Self {
+            name,
+            limit,
+            holders: Vec::new(),
+            waiters: Vec::new(),
+            delayed: Vec::new(),
+        }
+    }
+
+    /// Whether it has no holder, no waiter and no running lock-delay.
+    pub fn is_empty(&self) -> bool {
+        self.holders.is_empty() && self.waiters.is_empty() && self.delayed.is_empty()
+    }
+
+    /// How long lock-delays still keep units taken; `None` if none runs.
     pub fn delayed_for(&self) -> Option<Duration> {
         self.delayed.iter().map(|party| party.lease_left).max()
     }
@@ -53,25 +71,56 @@ impl LockView {
 /// # clinch_core::blocking::block_on(demo()).unwrap();
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PartyView {
     /// The owner.
     pub owner: OwnerId,
     /// The client.
     pub client: ClientId,
-    /// Its machine; empty where the store does not tell (another library's holder).
+    /// Its machine; empty if unknown (a holder of another library).
     pub host: String,
-    /// Its process there; 0 where the store does not tell.
+    /// Its process there; 0 if unknown.
     pub pid: u32,
-    /// What it says of itself.
+    /// Its label.
     pub label: Option<Arc<str>>,
-    /// What it publishes, as a leader.
+    /// The value that it publishes as a leader.
     pub value: Option<Arc<str>>,
     /// Units held or wanted.
     pub units: u32,
-    /// The token of a holder, or of a hold that has ended, as the store knows it: hand-overs inside the process are not in it.
+    /// The token of a holder, or of a hold that has ended. Hand-overs inside the process do not show.
     pub token: Option<Token>,
-    /// How long it has held or waited, or since when it has ended; [`Duration::MAX`] where the store does not tell.
+    /// Time since it was granted, queued or ended; [`Duration::MAX`] if unknown.
     pub age: Duration,
-    /// How long its lease still lasts; [`Duration::MAX`] for one that never ends.
+    /// How long its lease still lasts; [`Duration::MAX`] for a lease that never ends.
     pub lease_left: Duration,
+}
+
+impl PartyView {
+    /// A party of an unknown process that takes one unit, for an unknown time.
+    pub fn new(owner: OwnerId, client: ClientId) -> Self {
+        Self {
+            owner,
+            client,
+            host: String::new(),
+            pid: 0,
+            label: None,
+            value: None,
+            units: 1,
+            token: None,
+            age: Duration::MAX,
+            lease_left: Duration::MAX,
+        }
+    }
+
+    /// A party of the client that made this claim.
+    pub fn of(claim: &Claim) -> Self {
+        Self {
+            host: claim.client.host.to_string(),
+            pid: claim.client.pid,
+            label: claim.label.clone(),
+            value: claim.value.clone(),
+            units: claim.units,
+            ..Self::new(claim.owner.clone(), claim.client.id)
+        }
+    }
 }

@@ -8,27 +8,23 @@ use tokio::sync::mpsc;
 use super::Grant;
 use crate::RequestId;
 
-/// Wakes for claims that nobody listens for yet are kept, but not without end.
+/// Bound on the wakes that are kept for claims without a listener.
 const MOST_EARLY: usize = 1024;
 
-/// A word from the store to one queued claim.
+/// A message from the store to one queued claim.
 ///
 /// ```
 /// # async fn demo() -> clinch_core::Result<()> {
-/// # use clinch_core::{Clinch, Name, OwnerId, memory::MemoryStore};
+/// # use clinch_core::{Clinch, Name, memory::MemoryStore, store::Claim};
 /// # let context = Clinch::context("app")?;
-/// # let claim = clinch_core::store::Claim {
-/// #     name: Name::new("a")?, request: context.identity.request(),
-/// #     owner: OwnerId::new("me"), client: context.identity.info().clone(), units: 1, limit: 1,
-/// #     lease: std::time::Duration::from_secs(30), lock_delay: std::time::Duration::ZERO,
-/// #     label: None, value: None, queue: true };
+/// # let claim = Claim::new(&context.identity, Name::new("a")?, std::time::Duration::from_secs(30));
 /// # let store = MemoryStore::new(context.clone());
-/// use clinch_core::store::{ClaimReply, Hold, Store, Wake};
+/// use clinch_core::store::{ClaimReply, Store, Wake};
 /// let ClaimReply::Granted(grant) = store.claim(&claim).await? else { panic!("it is free") };
-/// let next = clinch_core::store::Claim { request: context.identity.request(), ..claim.clone() };
+/// let next = claim.another(&context.identity);
 /// store.claim(&next).await?;
 /// let mut wakes = store.wakes(&next);
-/// store.release(&Hold { name: claim.name, request: claim.request, seq: grant.seq }).await?;
+/// store.release(&claim.hold(grant.seq)).await?;
 /// assert!(matches!(wakes.next().await, Some(Wake::Granted(_))));
 /// # Ok(()) }
 /// # clinch_core::blocking::block_on(demo()).unwrap();
@@ -37,8 +33,8 @@ const MOST_EARLY: usize = 1024;
 pub enum Wake {
     /// Repeating the claim is worthwhile.
     Hint,
-    /// The claim has been granted. Its lease is counted from a word of the waiter of which it is known
-    /// that it came before the grant, so no further round trip is needed.
+    /// The claim has been granted. Its lease counts from the send time of a claim of this waiter that the
+    /// store is known to have applied before the grant, so no further round trip is needed.
     Granted(Grant),
 }
 
@@ -100,27 +96,27 @@ impl WakeSender {
     }
 }
 
-/// Who listens for the wakes of which claim, for stores that hear all of them at one place.
+/// The listeners for wakes, by claim, for stores that receive all wakes in one place.
 ///
-/// What arrives before anybody listens is kept for a while, so a store whose messages reach it from
-/// the moment a claim was queued can say [`Queued::wakes_kept`](super::Queued::wakes_kept).
+/// A wake that arrives before its listener is kept for a while. So a store that receives wakes from the
+/// moment a claim was queued can set [`Queued::wakes_kept`](super::Queued::wakes_kept).
 ///
 /// ```
 /// # async fn demo() -> clinch_core::Result<()> {
 /// # let request = clinch_core::Identity::new().request();
-/// use clinch_core::store::{Wake, WakeBook};
-/// let book = WakeBook::default();
-/// book.deliver(request, Wake::Hint); // it came early
-/// let mut wakes = book.register(request);
+/// use clinch_core::store::{Wake, WakeRegistry};
+/// let registry = WakeRegistry::default();
+/// registry.deliver(request, Wake::Hint); // it came early
+/// let mut wakes = registry.register(request);
 /// assert_eq!(wakes.next().await, Some(Wake::Hint));
-/// book.hint_all(); // a connection was lost: whoever waits should look again
+/// registry.hint_all(); // a connection was lost: every waiter repeats its claim
 /// assert_eq!(wakes.next().await, Some(Wake::Hint));
-/// assert!(book.awaits(request));
+/// assert!(registry.awaits(request));
 /// # Ok(()) }
 /// # clinch_core::blocking::block_on(demo()).unwrap();
 /// ```
 #[derive(Debug, Default)]
-pub struct WakeBook(Mutex<Listeners>);
+pub struct WakeRegistry(Mutex<Listeners>);
 
 #[derive(Debug, Default)]
 struct Listeners {
@@ -128,12 +124,12 @@ struct Listeners {
     early: VecDeque<(RequestId, Wake)>,
 }
 
-impl WakeBook {
+impl WakeRegistry {
     fn lock(&self) -> MutexGuard<'_, Listeners> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The wakes of this claim, with what has come for it already.
+    /// The wakes of this claim, those that arrived before included.
     pub fn register(&self, request: RequestId) -> Wakes {
         let (sender, wakes) = Wakes::channel();
         let mut listeners = self.lock();
@@ -150,7 +146,7 @@ impl WakeBook {
         wakes
     }
 
-    /// Wakes whoever listens for this claim, or keeps the wake until somebody does.
+    /// Sends a wake to the listener of this claim, or keeps it until there is one.
     pub fn deliver(&self, request: RequestId, wake: Wake) {
         let mut listeners = self.lock();
         let listener = match wake {
@@ -170,7 +166,7 @@ impl WakeBook {
         }
     }
 
-    /// Wakes everybody with a hint: messages may have been lost.
+    /// Sends a hint to every listener: wakes may have been lost.
     pub fn hint_all(&self) {
         let mut listeners = self.lock();
         listeners
@@ -178,14 +174,14 @@ impl WakeBook {
             .retain(|_, waiter| waiter.send(Wake::Hint));
     }
 
-    /// Whether somebody listens for this claim.
+    /// Whether this claim has a listener.
     pub fn awaits(&self, request: RequestId) -> bool {
         let listeners = self.lock();
         let waiter = listeners.listening.get(&request);
         waiter.is_some_and(|waiter| !waiter.is_closed())
     }
 
-    /// Whether somebody listens at all.
+    /// Whether any claim has a listener.
     pub fn is_awaited(&self) -> bool {
         let mut listeners = self.lock();
         listeners.listening.retain(|_, waiter| !waiter.is_closed());

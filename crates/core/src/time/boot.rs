@@ -1,7 +1,7 @@
-//! The machine's boot clock, and the thread that rings its timers.
+//! The machine's boot clock, and the thread that fires its timers.
 //!
-//! The timers use a `timerfd` on `CLOCK_BOOTTIME` and not the runtime's, which counts
-//! `CLOCK_MONOTONIC`: after a suspend that one would ring late, by as long as the machine slept.
+//! The timers use a `timerfd` on `CLOCK_BOOTTIME`. The timers of the runtime use `CLOCK_MONOTONIC`, which
+//! stops during suspend, so they would fire late by as long as the machine slept.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use rustix::time::{
 };
 
 use super::BootTime;
-use super::timers::{Ring, Timers};
+use super::timers::{Alarm, Timers};
 
 /// `CLOCK_BOOTTIME` in nanoseconds.
 #[inline]
@@ -28,16 +28,16 @@ pub(super) fn timers() -> Arc<Timers> {
     static TIMERS: OnceLock<Arc<Timers>> = OnceLock::new();
     TIMERS
         .get_or_init(|| {
-            let ring: Box<dyn Ring> =
+            let alarm: Box<dyn Alarm> =
                 match timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC) {
-                    Ok(fd) => Box::new(BootRing(fd)),
-                    // A kernel or sandbox without it: look at the clock every so often instead.
-                    Err(_) => Box::new(PollRing),
+                    Ok(fd) => Box::new(TimerfdAlarm(fd)),
+                    // A kernel or sandbox without timerfd: polls the clock instead.
+                    Err(_) => Box::new(PollingAlarm),
                 };
-            let timers = Arc::new(Timers::new(ring));
-            let ringing = timers.clone();
+            let timers = Arc::new(Timers::new(alarm));
+            let for_thread = timers.clone();
             let thread = std::thread::Builder::new().name("clinch-clock".into());
-            if let Err(error) = thread.spawn(move || ring_forever(&ringing)) {
+            if let Err(error) = thread.spawn(move || run_timers(&for_thread)) {
                 tracing::error!(%error, "cannot start the clock thread: timed waits will not end");
             }
             timers
@@ -45,17 +45,17 @@ pub(super) fn timers() -> Arc<Timers> {
         .clone()
 }
 
-fn ring_forever(timers: &Timers) {
+fn run_timers(timers: &Timers) {
     loop {
-        timers.ring().wait();
+        timers.alarm().wait();
         timers.fire(BootTime(boot_nanos()));
     }
 }
 
 #[derive(Debug)]
-struct BootRing(OwnedFd);
+struct TimerfdAlarm(OwnedFd);
 
-impl Ring for BootRing {
+impl Alarm for TimerfdAlarm {
     fn arm(&self, at: BootTime) {
         let nanos = at.as_nanos().max(1);
         let at = Timespec {
@@ -83,9 +83,9 @@ impl Ring for BootRing {
 }
 
 #[derive(Debug)]
-struct PollRing;
+struct PollingAlarm;
 
-impl Ring for PollRing {
+impl Alarm for PollingAlarm {
     fn arm(&self, _at: BootTime) {}
 
     fn wait(&self) {

@@ -1,11 +1,11 @@
-//! Durations as people write them.
+//! Durations as text.
 
 use std::time::Duration;
 
 use crate::{Error, Result};
 
-/// Reads `500ms`, `30s`, `1.5m`, `2h`, `1d`, and sums such as `1h30m`. A number without a unit is
-/// refused: nobody knows whether it was meant in seconds or milliseconds.
+/// Parses `500ms`, `30s`, `1.5m`, `2h`, `1d`, and sums such as `1h30m`. A number without a unit is
+/// refused: it could mean seconds or milliseconds.
 ///
 /// ```
 /// use clinch_core::parse_duration;
@@ -59,7 +59,7 @@ pub fn parse_duration(text: &str) -> Result<Duration> {
     Ok(total)
 }
 
-/// Writes a duration in at most two units that a person takes in at a glance.
+/// Formats a duration for people, with at most two units.
 ///
 /// ```
 /// use clinch_core::format_duration;

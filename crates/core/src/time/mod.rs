@@ -1,7 +1,7 @@
-//! The one place where time is read.
+//! The only place where time is read.
 //!
-//! Deadlines are moments on `CLOCK_BOOTTIME`, which never steps and goes on during suspend. Every
-//! part of the engine reads them from a [`Clock`], so tests can drive time by hand.
+//! Deadlines are moments on `CLOCK_BOOTTIME`, which never steps and continues during suspend. Every part
+//! of the engine reads the time from a [`Clock`], so tests can replace it.
 
 mod boot;
 mod duration;
@@ -23,7 +23,7 @@ pub use wall::sequence_micros;
 /// A moment on the boot clock.
 ///
 /// ```
-/// use clinch_core::Clock;
+/// use clinch::Clock;
 /// use std::time::Duration;
 /// let clock = Clock::boot();
 /// let later = clock.now() + Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub use wall::sequence_micros;
 pub struct BootTime(u64);
 
 impl BootTime {
-    /// A moment so many nanoseconds after the machine's start.
+    /// The moment `nanos` nanoseconds after the machine's start.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
@@ -43,10 +43,10 @@ impl BootTime {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when it is not.
+    /// Time since `earlier`; zero if `earlier` is later.
     ///
     /// ```
-    /// use clinch_core::BootTime;
+    /// use clinch::BootTime;
     /// let (a, b) = (BootTime::from_nanos(1_000), BootTime::from_nanos(5_000));
     /// assert_eq!(b.since(a).as_nanos(), 4_000);
     /// assert!(a.since(b).is_zero()); // never a panic
@@ -80,10 +80,10 @@ impl fmt::Debug for BootTime {
     }
 }
 
-/// Where the engine reads the time and sleeps: the machine's boot clock, or one driven by a test.
+/// Clock and timers of the engine: the machine's boot clock, or one that a test controls.
 ///
 /// ```
-/// use clinch_core::Clock;
+/// use clinch::Clock;
 /// use std::time::Duration;
 /// let (clock, hand) = Clock::manual();
 /// let before = clock.now();
@@ -100,7 +100,7 @@ enum Kind {
     Manual(Arc<ManualClock>),
 }
 
-/// A clock that is right at one moment, and has a rate in millionths.
+/// A clock that is correct at `since` and then runs at `rate` millionths of real time.
 #[derive(Clone, Copy)]
 struct Drift {
     since: u64,
@@ -114,7 +114,7 @@ impl Drift {
         BootTime(self.since.saturating_add(past))
     }
 
-    /// When it shows this, rounded up: a sleep must not end before its deadline.
+    /// The real time at which it shows `deadline`, rounded up: a sleep must not end early.
     fn real(self, deadline: BootTime) -> BootTime {
         let past = u128::from(deadline.0.saturating_sub(self.since)) * 1_000_000;
         let past = u64::try_from(past.div_ceil(u128::from(self.rate))).unwrap_or(u64::MAX);
@@ -128,11 +128,11 @@ impl Clock {
         Self(Kind::Boot)
     }
 
-    /// The boot clock, from now on too fast by so many millionths, or too slow: for tests of what is
-    /// promised as long as clocks run within 1 % of each other.
+    /// The boot clock, from now on too fast by `millionths` (too slow if negative). For tests of the
+    /// guarantee that holds while clocks run within 1 % of each other.
     ///
     /// ```
-    /// use clinch_core::Clock;
+    /// use clinch::Clock;
     /// let (slow, real) = (Clock::drifting(-5_000), Clock::boot());
     /// let (a, b) = (slow.now(), real.now());
     /// std::thread::sleep(std::time::Duration::from_millis(10));
@@ -145,7 +145,7 @@ impl Clock {
         }))
     }
 
-    /// A clock that stands until it is advanced, and the hand that advances it.
+    /// A clock that stands still, and the handle that advances it.
     pub fn manual() -> (Self, Arc<ManualClock>) {
         let hand = Arc::new(ManualClock::new());
         (Self(Kind::Manual(hand.clone())), hand)
@@ -164,15 +164,14 @@ impl Clock {
     /// Completes at `deadline`. Works on any executor.
     ///
     /// ```
-    /// # async fn demo() -> clinch_core::Result<()> {
-    /// use clinch_core::Clock;
+    /// # clinch::blocking::block_on(async {
+    /// use clinch::Clock;
     /// use std::time::Duration;
     /// let clock = Clock::boot();
     /// let deadline = clock.now() + Duration::from_millis(5);
     /// clock.sleep_until(deadline).await;
     /// assert!(clock.now() >= deadline);
-    /// # Ok(()) }
-    /// # clinch_core::blocking::block_on(demo()).unwrap();
+    /// # Ok::<_, clinch::Error>(()) }).unwrap();
     /// ```
     pub fn sleep_until(&self, deadline: BootTime) -> Sleep {
         match &self.0 {

@@ -1,4 +1,4 @@
-//! Sleeping tasks in the order of their deadlines.
+//! Timers: sleeping tasks in the order of their deadlines.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,17 +9,17 @@ use std::task::{Context, Poll, Waker};
 
 use super::BootTime;
 
-/// What makes timers ring: a kernel timer, or nothing where a test drives the clock.
-pub(super) trait Ring: fmt::Debug + Send + Sync {
-    /// Rings at the latest at this moment; replaces the moment set before.
+/// Wakes the timer thread: a kernel timer, or nothing if a test drives the clock.
+pub(super) trait Alarm: fmt::Debug + Send + Sync {
+    /// Fires at this moment; replaces the moment that was set before.
     fn arm(&self, at: BootTime);
-    /// Blocks until it rings.
+    /// Blocks until it fires.
     fn wait(&self);
 }
 
 #[derive(Debug)]
 pub(super) struct Timers {
-    ring: Box<dyn Ring>,
+    alarm: Box<dyn Alarm>,
     state: Mutex<State>,
 }
 
@@ -28,40 +28,40 @@ struct State {
     /// The moment up to which timers have fired.
     now: BootTime,
     next_id: u64,
-    /// When it rings next. Not later than the first deadline; earlier after a sleeper has gone,
-    /// which costs one idle ring instead of a system call for each sleep that is not needed.
+    /// When the alarm fires next: not later than the first deadline. It may be earlier if a sleeper was
+    /// dropped. That costs one idle wake-up, and saves a system call for each dropped sleep.
     armed: Option<BootTime>,
-    sleeping: BTreeMap<(BootTime, u64), Waker>,
+    sleepers: BTreeMap<(BootTime, u64), Waker>,
 }
 
 impl Timers {
-    pub(super) fn new(ring: Box<dyn Ring>) -> Self {
+    pub(super) fn new(alarm: Box<dyn Alarm>) -> Self {
         Self {
-            ring,
+            alarm,
             state: Mutex::default(),
         }
     }
 
-    pub(super) fn ring(&self) -> &dyn Ring {
-        &*self.ring
+    pub(super) fn alarm(&self) -> &dyn Alarm {
+        &*self.alarm
     }
 
-    /// Wakes everyone whose deadline is not after `now`.
+    /// Wakes all tasks whose deadline is not after `now`.
     pub(super) fn fire(&self, now: BootTime) {
         let mut state = self.lock();
         state.now = state.now.max(now);
         let mut due = Vec::new();
-        while let Some(entry) = state.sleeping.first_entry() {
+        while let Some(entry) = state.sleepers.first_entry() {
             if entry.key().0 > now {
                 break;
             }
             due.push(entry.remove());
         }
-        // It may have been armed anew for another moment since it rang.
+        // It may have been armed for another moment since it fired.
         if state.armed.is_some_and(|at| at <= now) {
             state.armed = None;
         }
-        let first = state.sleeping.first_key_value().map(|((at, _), _)| *at);
+        let first = state.sleepers.first_key_value().map(|((at, _), _)| *at);
         if let Some(at) = first {
             self.arm(&mut state, at);
         }
@@ -70,15 +70,15 @@ impl Timers {
     }
 
     #[cfg(test)]
-    pub(super) fn next(&self) -> Option<BootTime> {
-        self.lock().sleeping.keys().next().map(|(at, _)| *at)
+    pub(super) fn next_deadline(&self) -> Option<BootTime> {
+        self.lock().sleepers.keys().next().map(|(at, _)| *at)
     }
 
-    /// Makes sure that it rings at the latest at this moment.
+    /// Makes the alarm fire at this moment or earlier.
     fn arm(&self, state: &mut State, at: BootTime) {
         if state.armed.is_none_or(|armed| at < armed) {
             state.armed = Some(at);
-            self.ring.arm(at);
+            self.alarm.arm(at);
         }
     }
 
@@ -96,7 +96,7 @@ impl Timers {
 /// let (clock, hand) = Clock::manual();
 /// let hour = clock.sleep(Duration::from_secs(3600));
 /// hand.advance(Duration::from_secs(3600));
-/// hour.await; // over at once
+/// hour.await; // completes at once
 /// # Ok(()) }
 /// # clinch_core::blocking::block_on(demo()).unwrap();
 /// ```
@@ -130,8 +130,8 @@ impl Future for Sleep {
         let timers = self.timers.clone();
         let mut state = timers.lock();
         let id = match self.registered {
-            // Not in the map any more: it has fired.
-            Some(id) if !state.sleeping.contains_key(&(self.deadline, id)) => {
+            // Removed from the map: it has fired.
+            Some(id) if !state.sleepers.contains_key(&(self.deadline, id)) => {
                 self.registered = None;
                 return Poll::Ready(());
             }
@@ -143,7 +143,7 @@ impl Future for Sleep {
             }
         };
         state
-            .sleeping
+            .sleepers
             .insert((self.deadline, id), cx.waker().clone());
         self.registered = Some(id);
         timers.arm(&mut state, self.deadline);
@@ -154,7 +154,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(id) = self.registered {
-            self.timers.lock().sleeping.remove(&(self.deadline, id));
+            self.timers.lock().sleepers.remove(&(self.deadline, id));
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The only reader of the wall clock: it gives tokens their start, never a deadline.
+//! The only reader of the wall clock. It seeds sequence numbers; no deadline depends on it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// 2020-01-01 in seconds since 1970.
 const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
-/// Microseconds since 2020-01-01: the floor of new sequence numbers on stores that make their own.
+/// Microseconds since 2020-01-01: lower bound of new sequence numbers on stores that make their own.
 ///
-/// A wall clock may step back; a store therefore takes the larger of this and its last number + 1.
+/// A wall clock may step back; a store therefore takes the greater of this and its last number + 1.
 ///
 /// ```
 /// use clinch_core::sequence_micros;
@@ -17,7 +17,7 @@ const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 pub fn sequence_micros() -> u64 {
     #[expect(
         clippy::disallowed_methods,
-        reason = "tokens rise with it; no deadline depends on it"
+        reason = "seeds sequence numbers; no deadline depends on it"
     )]
     let now = SystemTime::now();
     let since = now.duration_since(UNIX_EPOCH + EPOCH).unwrap_or_default();

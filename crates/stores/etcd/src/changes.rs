@@ -1,103 +1,103 @@
-//! What events of a watch mean for a name.
+//! Applies watch events to the local copy of a name, and derives lock events from them.
 
 use clinch_core::store::{Ending, Event, EventKind, Predecessor};
 use clinch_core::{Name, RequestId, Token};
 
 use crate::keys::{Keys, Kind};
-use crate::mirror::{self, Mirror, Party, revision};
-use crate::record::{Record, Word};
-use crate::wire::{KeyValue, WatchEvent};
+use crate::lock_state::{LockState, Participant};
+use crate::predecessor::{EndRecord, read_grant_record};
+use crate::record::Record;
+use crate::wire::{KeyValue, WatchEvent, revision};
 
-/// Something that happened to a party.
+/// A change of one claim.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) kind: EventKind,
     pub(crate) seq: u64,
-    pub(crate) party: Party,
+    pub(crate) participant: Participant,
+    /// Whether the claim holds, or held until now.
     held: bool,
 }
 
 impl Change {
     pub(crate) fn event(&self, name: &Name) -> Event {
-        let record = self.party.record.as_ref();
-        Event {
-            kind: self.kind,
-            name: name.clone(),
-            owner: self.party.owner(),
-            host: record.map(|r| r.host.clone()).unwrap_or_default(),
-            pid: record.map_or(0, |r| r.pid),
-            label: record.and_then(Record::told_label),
-            token: self.held.then(|| Token::new(self.seq, 0)).flatten(),
-            value: record.and_then(Record::published),
+        let mut event = Event::new(self.kind, name.clone(), self.participant.owner());
+        event.token = self.held.then(|| Token::new(self.seq, 0)).flatten();
+        if let Some(record) = &self.participant.record {
+            event.host = record.host.clone();
+            event.pid = record.pid;
+            event.label = record.shared_label();
+            event.value = record.shared_value();
         }
+        event
     }
 }
 
-impl Mirror {
-    /// The events of one watch response, of this name only: what they changed, in order.
+/// Splits the events of a watch response by revision. One transaction, or one expired lease, is one step.
+pub(crate) fn steps(events: &[WatchEvent]) -> impl Iterator<Item = (u64, &[WatchEvent])> {
+    let at = |event: &WatchEvent| event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
+    events
+        .chunk_by(move |a, b| at(a) == at(b))
+        .map(move |step| (revision(step.first().map_or(0, at)), step))
+}
+
+impl LockState {
+    /// Applies the events of a watch response that concern this name; returns the changes in order.
     pub(crate) fn apply(&mut self, keys: &Keys, name: &Name, events: &[WatchEvent]) -> Vec<Change> {
         let mut changes = Vec::new();
-        let of = |event: &WatchEvent| event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
-        for step in events.chunk_by(|a, b| of(a) == of(b)) {
-            let at = step.first().map_or(0, of);
-            if revision(at) > self.revision {
-                self.step(keys, name, step, &mut changes);
-                self.revision = revision(at);
+        for (at, step) in steps(events) {
+            if at > self.revision {
+                self.apply_step(keys, name, at, step, &mut changes);
+                self.revision = at;
             }
         }
         changes
     }
 
-    /// What happened at one revision.
-    fn step(&mut self, keys: &Keys, name: &Name, step: &[WatchEvent], changes: &mut Vec<Change>) {
-        let held: Vec<u64> = self.line.keys().take(self.holders()).copied().collect();
-        let mut words: Vec<(Option<RequestId>, Word)> = Vec::new();
-        let mut left = Vec::new();
+    /// Applies the events of one revision.
+    fn apply_step(
+        &mut self,
+        keys: &Keys,
+        name: &Name,
+        at: u64,
+        step: &[WatchEvent],
+        changes: &mut Vec<Change>,
+    ) {
+        let held: Vec<u64> = self.queue.keys().take(self.holders()).copied().collect();
+        let mut ends: Vec<(Option<RequestId>, EndRecord)> = Vec::new();
+        let mut deleted = Vec::new();
         for event in step {
             let Some(kv) = &event.kv else { continue };
-            let Some((whose, kind)) = keys.parse(&kv.key) else {
-                continue;
+            let kind = match keys.parse(&kv.key) {
+                Some((of, kind)) if of == *name => kind,
+                _ => continue,
             };
-            if whose != *name {
-                continue;
-            }
             match (kind, event.is_deletion()) {
                 (Kind::Claim(_) | Kind::Foreign, true) => {
-                    let found = self.line.iter().find(|(_, party)| party.key == kv.key);
-                    left.extend(found.map(|(seq, _)| *seq));
+                    let found = self.queue.iter().find(|(_, claim)| claim.key == kv.key);
+                    deleted.extend(found.map(|(seq, _)| *seq));
                 }
-                (Kind::Claim(_) | Kind::Foreign, false) => self.put(kind, kv.clone(), changes),
-                (Kind::Delay(seat), true) => drop(self.delays.remove(&seat)),
-                (Kind::Delay(seat), false) => self.delay(seat, kv),
-                (Kind::Ended, false) => words.extend(Word::read(&kv.value).map(|w| (None, w))),
+                (Kind::Claim(_) | Kind::Foreign, false) => {
+                    changes.extend(self.put(kind, kv.clone()));
+                }
+                (Kind::Delay(slot), true) => drop(self.delays.remove(&slot)),
+                (Kind::Delay(slot), false) => self.add_delay(slot, kv),
+                (Kind::Ended, false) => ends.extend(EndRecord::read(&kv.value).map(|e| (None, e))),
                 (Kind::Gone(request), false) => {
-                    words.extend(Word::read(&kv.value).map(|w| (Some(request), w)));
+                    ends.extend(EndRecord::read(&kv.value).map(|e| (Some(request), e)));
                 }
-                (Kind::Held, false) => self.held = mirror::held(kv),
+                (Kind::Held, false) => self.last_grant = read_grant_record(kv),
                 (Kind::Ended | Kind::Gone(_) | Kind::Held, true) => {}
             }
         }
-        for seq in left {
-            let Some(party) = self.line.remove(&seq) else {
+        for seq in deleted {
+            let Some(participant) = self.queue.remove(&seq) else {
                 continue;
             };
-            let word = words.iter().find(|(gone, word)| match gone {
-                Some(request) => party.request() == Some(*request),
-                None => word.seq == seq,
-            });
             let held = held.contains(&seq);
-            let ending = match (&party.record, word) {
-                (_, Some((_, word))) => word.ending(),
-                // Other libraries leave no word; they delete the key, or their lease ends.
-                (None, None) => Ending::Released,
-                (Some(_), None) => Ending::Expired,
-            };
+            let ending = ending(seq, &participant, &ends);
             if held {
-                self.last = Some(Predecessor {
-                    ending,
-                    seq,
-                    owner: party.owner(),
-                });
+                self.last_end = Some(Predecessor::new(ending, seq, participant.owner()));
             }
             let kind = match (held, ending) {
                 (false, Ending::Released) => EventKind::Withdrawn,
@@ -108,50 +108,53 @@ impl Mirror {
             changes.push(Change {
                 kind,
                 seq,
-                party,
+                participant,
                 held,
             });
         }
         let holders = self.holders();
-        let at = step.iter().find_map(|event| event.kv.as_ref());
-        let at = at.map_or(0, |kv| revision(kv.mod_revision));
-        for (place, (seq, party)) in self.line.iter().enumerate() {
-            let (holds, party) = (place < holders, party.clone());
-            let (seq, kind) = (*seq, EventKind::Granted);
-            if holds && !held.contains(&seq) {
-                changes.push(Change {
-                    kind,
-                    seq,
-                    party,
-                    held: true,
-                });
-            } else if !holds && seq == at {
-                let kind = EventKind::Queued;
-                changes.push(Change {
-                    kind,
-                    seq,
-                    party,
-                    held: false,
-                });
-            }
+        for (position, (seq, participant)) in self.queue.iter().enumerate() {
+            let holds = position < holders;
+            let kind = match holds {
+                true if !held.contains(seq) => EventKind::Granted,
+                false if *seq == at => EventKind::Queued,
+                _ => continue,
+            };
+            changes.push(Change {
+                kind,
+                seq: *seq,
+                participant: participant.clone(),
+                held: holds,
+            });
         }
     }
 
-    fn put(&mut self, kind: Kind, kv: KeyValue, changes: &mut Vec<Change>) {
+    /// Puts a claim; a changed value of an existing claim is a change of its own.
+    fn put(&mut self, kind: Kind, kv: KeyValue) -> Option<Change> {
         let (seq, holders) = (revision(kv.create_revision), self.holders());
-        let new = mirror::party(kind, kv);
-        let Some(old) = self.line.insert(seq, new.clone()) else {
-            return;
-        };
-        let value = |party: &Party| party.record.as_ref().and_then(Record::published);
-        if value(&old) != value(&new) {
-            let place = self.line.keys().position(|other| *other == seq);
-            changes.push(Change {
-                kind: EventKind::Published,
-                seq,
-                party: new,
-                held: place.is_some_and(|place| place < holders),
-            });
-        }
+        let new = Participant::read(kind, kv);
+        let old = self.queue.insert(seq, new.clone())?;
+        let value = |claim: &Participant| claim.record.as_ref().and_then(Record::shared_value);
+        let position = self.queue.keys().position(|other| *other == seq);
+        (value(&old) != value(&new)).then(|| Change {
+            kind: EventKind::Published,
+            seq,
+            participant: new,
+            held: position.is_some_and(|position| position < holders),
+        })
+    }
+}
+
+/// How a deleted claim ended, by the end records of the same revision.
+fn ending(seq: u64, claim: &Participant, ends: &[(Option<RequestId>, EndRecord)]) -> Ending {
+    let end = ends.iter().find(|(gone, end)| match gone {
+        Some(request) => claim.request() == Some(*request),
+        None => end.seq == seq,
+    });
+    match (&claim.record, end) {
+        (_, Some((_, end))) => end.ending(),
+        // Other libraries leave no end record: they delete the key, or their lease expires.
+        (None, None) => Ending::Released,
+        (Some(_), None) => Ending::Expired,
     }
 }

@@ -1,245 +1,256 @@
-//! Claiming: one transaction that puts the claim's key and tells who stands before it.
-
-use std::sync::Arc;
+//! Claiming: one transaction puts the claim's key and lists the claims before it.
 
 use clinch_core::store::{Busy, Claim, ClaimReply, Ending, mismatch};
-use clinch_core::{BootTime, Error, ErrorKind, Result};
+use clinch_core::{Error, ErrorKind, Result};
 
-use crate::core::{Core, held};
-use crate::error::Trouble;
-use crate::lease::Lease;
-use crate::mirror::Mirror;
-use crate::ours::Mine;
-use crate::record::Word;
-use crate::stand::number;
-use crate::txn::{self, Done};
+use crate::client::Client;
+use crate::error::CallError;
+use crate::keys::Kind;
+use crate::lock_state::LockState;
+use crate::predecessor::{EndRecord, grant_record};
+use crate::standing::{Attempt, checked_seq};
+use crate::txn::{self, TxnReply};
 use crate::wire::{Op, TxnRequest};
 
-/// How often a claim begins again when its leases turn out to have ended, or when others came
-/// between a look at a semaphore and the claim.
+/// How often a claim begins again if its leases have ended, or if other clients changed a semaphore
+/// between the read and the write.
 const ROUNDS: usize = 16;
 
-/// One attempt at a claim.
-pub(crate) struct Attempt<'a> {
-    pub(crate) claim: &'a Claim,
-    pub(crate) mine: Mine,
-    pub(crate) lease: Arc<Lease>,
-    /// What was known about the lease before anything was sent.
-    pub(crate) word: (BootTime, u64),
-    /// What words hang on.
-    pub(crate) memory: i64,
-    /// The lease must live until then.
-    pub(crate) until: BootTime,
-}
-
-impl Core {
+impl Client {
     pub(crate) async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
         let until = self.clock.now() + claim.lease;
         for _ in 0..ROUNDS {
-            let mine = match self.ours.begin(claim, &self.keys) {
-                Ok(mine) => mine,
-                Err(past) => return Ok(ClaimReply::Gone(past.reason)),
+            let own = match self.ledger.enter(claim, &self.keys) {
+                Ok(own) => own,
+                Err(ended) => return Ok(ClaimReply::Gone(ended.reason)),
             };
-            // Until here nothing of the claim itself has been sent.
+            // Getting leases sends no part of the claim itself.
             let leases = async {
                 let lease = self
                     .leases
                     .get(claim.lease, claim.lock_delay, until)
                     .await?;
-                Ok::<_, Trouble>((lease, self.leases.memory().await?))
+                Ok::<_, CallError>((lease, self.leases.retention().await?))
             };
-            let (lease, memory) = leases.await.map_err(Trouble::of_a_read)?;
+            let (lease, retention) = leases.await.map_err(CallError::without_effect)?;
             let attempt = Attempt {
                 claim,
-                word: lease.word(),
+                confirmed: lease.confirmed(),
                 lease: lease.clone(),
-                memory,
+                retention,
                 until,
-                mine,
+                own,
             };
-            let reply = match attempt.mine.seq {
-                Some(seq) => self.again(&attempt, seq).await,
-                None => self.first(&attempt).await,
+            let reply = match attempt.own.seq {
+                Some(seq) => self.repeat(&attempt, seq).await,
+                None => self.create(&attempt).await,
             };
             match reply {
-                Err(trouble) if trouble.is_lease_not_found() => self.leases.doubt(&lease),
+                Err(error) if error.is_lease_not_found() => self.leases.discard(&lease),
                 Ok(None) => {}
                 Ok(Some(reply)) => return Ok(reply),
-                Err(trouble) => return Err(trouble.into()),
+                Err(error) => return Err(error.into()),
             }
         }
         Err(Error::new(
             ErrorKind::Unreachable,
-            "others keep coming between",
+            "other clients keep changing this lock between read and write",
         ))
     }
 
-    /// Creates the claim, or finds that it is there.
-    async fn first(&self, at: &Attempt<'_>) -> Result<Option<ClaimReply>, Trouble> {
-        let (name, request) = (&at.claim.name, at.claim.request);
-        let fresh = [
-            txn::absent(&at.mine.key),
+    /// Creates the claim, or finds that it exists; `None`: begin again.
+    async fn create(&self, attempt: &Attempt<'_>) -> Result<Option<ClaimReply>, CallError> {
+        let (name, request) = (&attempt.claim.name, attempt.claim.request);
+        let absent = [
+            txn::absent(&attempt.own.key),
             txn::absent(&self.keys.gone(name, request)),
         ];
-        let mut alone = fresh.to_vec();
-        alone.push(txn::empty(self.keys.line(name)));
-        alone.push(txn::empty(self.keys.delays(name)));
+        let mut free = absent.to_vec();
+        free.push(txn::empty(self.keys.claims(name)));
+        free.push(txn::empty(self.keys.delays(name)));
+        let record = grant_record(0, &attempt.claim.owner);
         let mut take = vec![
-            txn::replace(
-                &self.keys.held(name),
-                held(0, &at.claim.owner).bytes(),
-                at.memory,
-            ),
+            txn::replace(&self.keys.held(name), record, attempt.retention),
             txn::get(&self.keys.ended(name)),
+            attempt.put(),
         ];
-        take.extend(self.put(at));
-        take.extend(self.put_delay(at, 0));
+        take.extend(attempt.put_delay(0));
         let mut look: Vec<Op> = self.listing(name).into();
         look.push(txn::get(&self.keys.gone(name, request)));
-        let otherwise = match at.claim.queue {
+        let otherwise = match attempt.claim.queue {
             false => look,
             true => {
-                let mut compare = fresh.to_vec();
-                let others = self.keys.other_limits(name, at.claim.limit);
+                let mut compare = absent.to_vec();
+                let others = self.keys.other_limits(name, attempt.claim.limit);
                 compare.extend(others.into_iter().map(txn::empty));
-                let mut queue: Vec<Op> = self.put(at).into();
-                queue.extend(self.listing(name));
+                let mut enqueue = vec![attempt.put()];
+                enqueue.extend(self.listing(name));
                 vec![txn::nested(TxnRequest {
                     compare,
-                    success: queue,
+                    success: enqueue,
                     failure: look,
                 })]
             }
         };
-        let mut done = self
-            .create(
-                at,
-                TxnRequest {
-                    compare: alone,
-                    success: take,
-                    failure: otherwise,
-                },
-            )
-            .await?;
-        if done.succeeded {
-            let mut before = Mirror::new(done.revision);
-            if let Some(kv) = done.previous()? {
-                before.add(crate::keys::Kind::Held, kv);
+        let txn = TxnRequest {
+            compare: free,
+            success: take,
+            failure: otherwise,
+        };
+        let mut reply = self.send_create(attempt, txn).await?;
+        if reply.succeeded {
+            let mut before = LockState::new(reply.revision);
+            if let Some(kv) = reply.previous()? {
+                before.add(Kind::Held, kv);
             }
-            if let Some(kv) = done.key()? {
-                before.add(crate::keys::Kind::Ended, kv);
+            if let Some(kv) = reply.key()? {
+                before.add(Kind::Ended, kv);
             }
-            let seq = number(done.revision)?;
+            let seq = checked_seq(reply.revision)?;
             return self
-                .granted(at, seq, before.predecessor(seq), done.term)
+                .grant(attempt, seq, before.predecessor(seq), reply.term)
                 .await;
         }
-        if at.claim.queue {
-            done = done.nested()?;
-            if done.succeeded {
-                done.replies.next();
-                let mirror = self.read_listing(name, &mut done)?;
-                return self.found(at, mirror, done.term).await;
+        if attempt.claim.queue {
+            reply = reply.nested()?;
+            if reply.succeeded {
+                reply.skip(1);
+                let state = self.read_listing(name, &mut reply)?;
+                return self.reply_to(attempt, state, reply.term).await;
             }
         }
-        let mirror = self.read_listing(name, &mut done)?;
-        let gone = done.key()?;
-        if mirror.find(request).is_some() {
-            return self.found(at, mirror, done.term).await;
+        let state = self.read_listing(name, &mut reply)?;
+        let gone = reply.key()?;
+        if state.find(request).is_some() {
+            return self.reply_to(attempt, state, reply.term).await;
         }
         if let Some(gone) = gone {
-            let word = Word::read(&gone.value).map(|word| word.ending());
-            let reason = word.unwrap_or(Ending::Released).into();
-            self.ours.end(request, reason);
+            let ending = EndRecord::read(&gone.value).map(|end| end.ending());
+            let reason = ending.unwrap_or(Ending::Released).into();
+            self.ledger.end(request, reason);
             return Ok(Some(ClaimReply::Gone(reason)));
         }
-        self.not_there(at, mirror).await
+        self.not_created(attempt, state).await
     }
 
-    /// The claim is not there, and was not put.
-    async fn not_there(
+    /// The claim does not exist and was not created: the name is taken, or has another limit.
+    async fn not_created(
         &self,
-        at: &Attempt<'_>,
-        mirror: Mirror,
-    ) -> Result<Option<ClaimReply>, Trouble> {
-        let name = &at.claim.name;
-        if let Some(other) = mirror.other_limit(at.claim.limit) {
-            self.nothing_left(at).await?;
-            return Err(mismatch(name, other, at.claim.limit).into());
+        attempt: &Attempt<'_>,
+        state: LockState,
+    ) -> Result<Option<ClaimReply>, CallError> {
+        let name = &attempt.claim.name;
+        if let Some(other) = state.other_limit(attempt.claim.limit) {
+            self.withdraw_copies(attempt).await?;
+            return Err(mismatch(name, other, attempt.claim.limit).into());
         }
-        if at.claim.queue {
-            // What kept it out was gone in the next moment: once more.
+        if attempt.claim.queue {
+            // What prevented it is gone already.
             return Ok(None);
         }
-        if !mirror.has_room(at.mine.record.place()) {
-            self.nothing_left(at).await?;
+        if !state.has_room(attempt.own.record.place()) {
+            self.withdraw_copies(attempt).await?;
             return Ok(Some(ClaimReply::Busy(Busy::default())));
         }
-        // There is room, unless somebody has come meanwhile.
+        // There is room: optimistic concurrency, create the claim if nothing was created since the listing.
         let mut compare = vec![
-            txn::absent(&at.mine.key),
-            txn::absent(&self.keys.gone(name, at.claim.request)),
+            txn::absent(&attempt.own.key),
+            txn::absent(&self.keys.gone(name, attempt.claim.request)),
         ];
-        for span in [self.keys.line(name), self.keys.delays(name)] {
-            compare.push(txn::nothing_after(span, mirror.revision));
+        for range in [self.keys.claims(name), self.keys.delays(name)] {
+            compare.push(txn::none_after(range, state.revision));
         }
-        let mut success: Vec<Op> = self.put(at).into();
-        success.extend(self.put_delay(at, 0));
-        success.push(txn::put(
-            &self.keys.held(name),
-            held(0, &at.claim.owner).bytes(),
-            at.memory,
-        ));
-        let txn = TxnRequest {
-            compare,
-            success,
-            failure: Vec::new(),
-        };
-        let done = self.create(at, txn).await?;
-        if !done.succeeded {
+        let mut success = vec![attempt.put()];
+        success.extend(attempt.put_delay(0));
+        let record = grant_record(0, &attempt.claim.owner);
+        success.push(txn::put(&self.keys.held(name), record, attempt.retention));
+        let reply = self
+            .send_create(attempt, TxnRequest::when(compare, success))
+            .await?;
+        if !reply.succeeded {
             return Ok(None);
         }
-        let seq = number(done.revision)?;
-        let before = mirror.predecessor(seq);
-        self.granted(at, seq, before, done.term).await
+        let seq = checked_seq(reply.revision)?;
+        self.grant(attempt, seq, state.predecessor(seq), reply.term)
+            .await
     }
 
-    /// Runs a transaction that may create the claim, and remembers that it may have.
-    async fn create(&self, at: &Attempt<'_>, txn: TxnRequest) -> Result<Done, Trouble> {
-        let (request, before) = (at.claim.request, at.mine.unknown);
-        self.ours.update(request, |mine| {
-            mine.unknown = true;
-            mine.lease = Some(at.lease.clone());
+    /// Runs a transaction that may create the claim. While its outcome is unknown, the claim is marked as
+    /// unconfirmed.
+    async fn send_create(
+        &self,
+        attempt: &Attempt<'_>,
+        txn: TxnRequest,
+    ) -> Result<TxnReply, CallError> {
+        let (request, before) = (attempt.claim.request, attempt.own.unconfirmed);
+        self.ledger.update(request, |own| {
+            own.unconfirmed = true;
+            own.lease = Some(attempt.lease.clone());
         });
-        let done = txn::run(&self.session, txn).await;
-        let definite = match &done {
+        let reply = txn::run(&self.session, txn).await;
+        let definite = match &reply {
             Ok(_) => true,
-            Err(trouble) => !trouble.may_have_taken_effect(),
+            Err(error) => !error.may_have_taken_effect(),
         };
         if definite {
-            self.ours.update(request, |mine| mine.unknown = before);
+            self.ledger.update(request, |own| own.unconfirmed = before);
         }
-        done
+        reply
     }
 
-    /// Makes sure that no earlier copy of the claim comes after a "no".
-    async fn nothing_left(&self, at: &Attempt<'_>) -> Result<(), Trouble> {
-        match at.mine.unknown {
-            true => self.withdraw_unknown(at.claim).await,
+    /// Before a "no": ensures that no earlier copy of the claim arrives after it.
+    async fn withdraw_copies(&self, attempt: &Attempt<'_>) -> Result<(), CallError> {
+        match attempt.own.unconfirmed {
+            true => self.withdraw_unconfirmed(attempt.claim).await,
             false => {
-                self.ours.forget(at.claim.request);
+                self.ledger.forget(attempt.claim.request);
                 Ok(())
             }
         }
     }
 
-    fn put(&self, at: &Attempt<'_>) -> [Op; 1] {
-        [txn::put(&at.mine.key, at.mine.record.bytes(), at.lease.id)]
-    }
-
-    /// Puts what stays of the hold with this number; 0 where it gets the number in this transaction.
-    pub(crate) fn put_delay(&self, at: &Attempt<'_>, seq: u64) -> Option<Op> {
-        let (key, lease) = (at.mine.delay.as_ref()?, at.lease.companion?);
-        Some(txn::put(key, at.mine.record.delay_bytes(seq), lease))
+    /// Repeats a claim that existed with this sequence number; moves it to the attempt's lease if needed.
+    async fn repeat(
+        &self,
+        attempt: &Attempt<'_>,
+        seq: u64,
+    ) -> Result<Option<ClaimReply>, CallError> {
+        let (name, request) = (&attempt.claim.name, attempt.claim.request);
+        let same_lease = attempt
+            .own
+            .lease
+            .as_ref()
+            .is_some_and(|lease| lease.id == attempt.lease.id);
+        let mut success = Vec::new();
+        let mut record = attempt.own.record.clone();
+        record.set_lease(attempt.claim.lease);
+        if !same_lease {
+            success.push(txn::put(&attempt.own.key, record.bytes(), attempt.lease.id));
+            if attempt.own.grant.is_some() {
+                success.extend(attempt.put_delay(seq));
+            }
+        }
+        let puts = success.len();
+        success.extend(self.listing(name));
+        let txn = TxnRequest {
+            compare: vec![txn::created(&attempt.own.key, seq)],
+            success,
+            failure: self.read_end(name, request).into(),
+        };
+        let mut reply = txn::run(&self.session, txn).await?;
+        if !reply.succeeded {
+            let reason = self.end_reason(&attempt.own, &mut reply)?;
+            self.lost(&attempt.own, request, reason);
+            return Ok(Some(ClaimReply::Gone(reason)));
+        }
+        if !same_lease {
+            self.ledger.update(request, |own| {
+                own.lease = Some(attempt.lease.clone());
+                own.record = record;
+            });
+        }
+        reply.skip(puts);
+        let state = self.read_listing(name, &mut reply)?;
+        self.reply_to(attempt, state, reply.term).await
     }
 }

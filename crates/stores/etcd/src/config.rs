@@ -1,53 +1,31 @@
 //! The URL of an etcd store.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clinch_core::{Error, Result, StoreUrl, TlsFiles, percent_decode};
+use clinch_core::{Error, ErrorKind, Result, StoreUrl, TlsFiles};
+use clinch_kit::url::{Host, Login, UrlParts};
 
-/// How long one request may take.
+/// Timeout of one request.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long endings and withdrawn claims are remembered at least.
+/// How long end records and tombstones are kept at least.
 const DEFAULT_REMEMBER: Duration = Duration::from_secs(600);
-const LONGEST_REMEMBER: Duration = Duration::from_secs(30 * 86_400);
+const MAX_REMEMBER: Duration = Duration::from_secs(30 * 86_400);
 const PORT: u16 = 2379;
 const KNOWN: [&str; 6] = ["ca", "cert", "key", "remember", "timeout", "tls"];
 
-/// Where etcd is and how to talk to it.
+/// Where etcd is and how to connect to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// Members, as `host:port`; each is tried in turn.
     pub(crate) members: Vec<String>,
     pub(crate) login: Option<Login>,
-    pub(crate) tls: Option<Tls>,
+    pub(crate) tls: Option<TlsFiles>,
     pub(crate) timeout: Duration,
     pub(crate) remember: Duration,
 }
 
-/// A user of etcd. Its `Debug` hides the password.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Login {
-    pub(crate) user: String,
-    pub(crate) password: String,
-}
-
-/// The files of an encrypted connection.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Tls {
-    /// Who signs the servers' certificates; the system's own list if none is given.
-    pub(crate) ca: Option<PathBuf>,
-    /// Our own certificate and its key.
-    pub(crate) client: Option<(PathBuf, PathBuf)>,
-}
-
-impl std::fmt::Debug for Login {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Login({:?}, ***)", self.user)
-    }
-}
-
 impl Config {
-    /// Reads the URL; a misspelt parameter is an error.
+    /// Reads the URL; an unknown parameter is an error.
     pub(crate) fn from_url(url: &StoreUrl) -> Result<Self> {
         let mut url = url.clone();
         if url.scheme() != "etcd" {
@@ -58,47 +36,41 @@ impl Config {
     }
 
     fn parse(url: &mut StoreUrl) -> Result<Self> {
-        let advice = "write etcd://host:port, or etcd://h1,h2,h3";
-        let rest = url
-            .rest()
-            .strip_prefix("//")
-            .ok_or_else(|| Error::invalid(format!("{url} has no //")).with_advice(advice))?;
-        let (login, hosts) = match rest.rsplit_once('@') {
-            Some((login, hosts)) => (Some(Login::parse(login)?), hosts),
-            None => (None, rest),
-        };
-        let (hosts, path) = hosts.split_once('/').unwrap_or((hosts, ""));
-        if !path.is_empty() {
-            return Err(Error::invalid(format!("/{path} means nothing to etcd"))
-                .with_advice("locks are kept apart by their namespace"));
+        let parts = UrlParts::of(url, "write etcd://host:port, or etcd://h1,h2,h3")?;
+        let no_password = |login: &Login| login.password.is_none();
+        if parts.login.as_ref().is_some_and(no_password) {
+            return Err(Error::invalid("a user of etcd needs a password")
+                .with_advice("write etcd://user:password@host"));
         }
-        let mut members: Vec<String> = Vec::new();
-        for host in hosts.split(',') {
-            let member = member(host)?;
-            if members.contains(&member) {
-                return Err(Error::invalid(format!("{member} is given twice")));
-            }
-            members.push(member);
+        if !parts.path().is_empty() {
+            let text = format!("/{} has no meaning for etcd", parts.path());
+            return Err(Error::invalid(text).with_advice("the namespace separates locks"));
+        }
+        let hosts = parts.hosts(PORT)?;
+        // The name becomes a part of a URI.
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._:%".contains(&b);
+        if let Some(host) = hosts.iter().find(|host| !host.name.bytes().all(plain)) {
+            return Err(Error::invalid(format!("{:?} is not a host", host.name))
+                .with_advice("write host or host:port"));
         }
         let encrypted = url.take_switch("tls")?;
-        let TlsFiles { ca, client } = url.take_tls_files(encrypted, "add tls=on")?;
-        let tls = Tls { ca, client };
+        let tls = url.take_tls_files(encrypted, "add tls=on")?;
         if encrypted && !cfg!(feature = "tls") {
             return Err(Error::new(
-                clinch_core::ErrorKind::Unsupported,
+                ErrorKind::Unsupported,
                 "this build has no encrypted connections to etcd",
             )
             .with_advice("build with the feature etcd-tls"));
         }
         let config = Self {
-            members,
-            login,
+            members: hosts.iter().map(Host::to_string).collect(),
+            login: parts.login,
             tls: encrypted.then_some(tls),
             timeout: url.take_duration("timeout")?.unwrap_or(DEFAULT_TIMEOUT),
             remember: url.take_duration("remember")?.unwrap_or(DEFAULT_REMEMBER),
         };
         url.finish(&KNOWN)?;
-        let sensible = Duration::from_secs(5)..=LONGEST_REMEMBER;
+        let sensible = Duration::from_secs(5)..=MAX_REMEMBER;
         if config.timeout.is_zero() || !sensible.contains(&config.remember) {
             return Err(Error::invalid(
                 "timeout must be above 0, and remember from 5s to 30d",
@@ -110,48 +82,9 @@ impl Config {
     /// Whether all members are on this machine.
     pub(crate) fn is_local(&self) -> bool {
         let local = ["127.", "localhost:", "[::1]:"];
-        let here = |member: &String| local.iter().any(|start| member.starts_with(start));
-        self.members.iter().all(here)
+        let is_local = |member: &String| local.iter().any(|start| member.starts_with(start));
+        self.members.iter().all(is_local)
     }
-}
-
-impl Login {
-    fn parse(text: &str) -> Result<Self> {
-        let (user, password) = text.split_once(':').ok_or_else(|| {
-            Error::invalid("a user of etcd needs a password")
-                .with_advice("write etcd://user:password@host")
-        })?;
-        Ok(Self {
-            user: decoded(user)?,
-            password: decoded(password)?,
-        })
-    }
-}
-
-fn member(text: &str) -> Result<String> {
-    let bad =
-        || Error::invalid(format!("{text:?} is not a host")).with_advice("write host or host:port");
-    let (host, number) = match text.strip_prefix('[') {
-        // An address of version 6.
-        Some(rest) => {
-            let (host, rest) = rest.split_once(']').ok_or_else(bad)?;
-            (format!("[{host}]"), rest.strip_prefix(':'))
-        }
-        None => match text.split_once(':') {
-            Some((host, number)) => (host.to_owned(), Some(number)),
-            None => (text.to_owned(), None),
-        },
-    };
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._[]:%".contains(&b);
-    if host.is_empty() || host == "[]" || !host.bytes().all(plain) {
-        return Err(bad());
-    }
-    let port: u16 = number.map_or(Ok(PORT), |number| number.parse().map_err(|_| bad()))?;
-    Ok(format!("{host}:{port}"))
-}
-
-fn decoded(text: &str) -> Result<String> {
-    percent_decode(text).ok_or_else(|| Error::invalid("the login has a broken % escape"))
 }
 
 #[cfg(test)]
@@ -173,13 +106,16 @@ mod tests {
     #[test]
     fn a_password_is_hidden() {
         let config = config("etcd://me:s%40cret@a").unwrap();
-        assert_eq!(config.login.as_ref().unwrap().password, "s@cret");
+        assert_eq!(
+            config.login.as_ref().unwrap().password.as_deref(),
+            Some("s@cret")
+        );
         assert!(!format!("{config:?}").contains("cret"));
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
-        for (url, word) in [
+    fn errors_name_the_cause() {
+        for (url, cause) in [
             ("etcd:a", "//"),
             ("etcd://a,a", "twice"),
             ("etcd://a/db", "namespace"),
@@ -189,10 +125,11 @@ mod tests {
             ("etcd://a?tls=on&cert=x", "together"),
             ("etcd://me@a", "password"),
             ("etcd://a:99999", "host"),
+            ("etcd://a%2Fb", "host"),
             ("etcd://a?timeout=0s", "above 0"),
         ] {
             let error = config(url).unwrap_err().to_string();
-            assert!(error.contains(word), "{url}: {error}");
+            assert!(error.contains(cause), "{url}: {error}");
         }
     }
 }

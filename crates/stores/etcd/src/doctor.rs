@@ -1,12 +1,12 @@
-//! What would break a promise on this cluster.
+//! Examines the cluster for what would break a guarantee.
 
 use std::time::Duration;
 
 use clinch_core::Result;
 use clinch_core::store::{Finding, Severity};
 
-use crate::core::Core;
-use crate::error::Trouble;
+use crate::client::Client;
+use crate::error::CallError;
 use crate::wire::{
     AlarmRequest, AlarmResponse, MemberListRequest, MemberListResponse, StatusRequest,
     StatusResponse,
@@ -16,72 +16,50 @@ use crate::wire::{
 const QUOTA: i64 = 2 << 30;
 const SLOW: Duration = Duration::from_millis(100);
 
-pub(crate) async fn examine(core: &Core, least: Duration) -> Result<Vec<Finding>> {
-    let read = Trouble::of_a_read;
-    let session = &core.session;
-    let before = core.clock.now();
+pub(crate) async fn examine(client: &Client, minimum: Duration) -> Result<Vec<Finding>> {
+    let read = CallError::without_effect;
+    let session = &client.session;
+    let before = client.clock.now();
     let path = "/etcdserverpb.Maintenance/Status";
     let status: StatusResponse = session.call(path, StatusRequest {}).await.map_err(read)?;
-    let took = core.clock.now().since(before);
+    let took = client.clock.now().since(before);
     let mut findings = vec![version(&status.version), leader(&status), size(&status)];
     let path = "/etcdserverpb.Cluster/MemberList";
     let members: Result<MemberListResponse, _> = session.call(path, MemberListRequest {}).await;
     findings.push(match members {
-        Ok(members) => of_members(members.members.len()),
-        Err(trouble) => note(
-            "members",
-            format!("cannot be asked: {}", trouble.of_a_read()),
-        ),
+        Ok(members) => member_count(members.members.len()),
+        Err(error) => warning("members", format!("unknown: {}", error.without_effect())),
     });
     let path = "/etcdserverpb.Maintenance/Alarm";
     let alarms: Result<AlarmResponse, _> = session.call(path, AlarmRequest {}).await;
     findings.push(match alarms {
-        Ok(alarms) => of_alarms(&alarms),
-        Err(trouble) => note(
-            "alarms",
-            format!("cannot be asked: {}", trouble.of_a_read()),
-        ),
+        Ok(alarms) => active_alarms(&alarms),
+        Err(error) => warning("alarms", format!("unknown: {}", error.without_effect())),
     });
-    findings.push(fine(
-        "lease",
-        format!("the shortest on this cluster is {least:?}"),
-    ));
+    let minimum = format!("the minimum of this cluster is {minimum:?}");
+    findings.push(ok("lease", minimum));
     findings.push(match took > SLOW {
-        true => note("latency", format!("it took {took:?} to answer")),
-        false => fine("latency", format!("answers within {took:?}")),
+        true => warning("latency", format!("the reply took {took:?}")),
+        false => ok("latency", format!("replies within {took:?}")),
     });
     if session.config.login.is_none() && !session.config.is_local() {
-        let finding = note(
-            "login",
-            "anybody who reaches this etcd can break its locks".into(),
-        );
-        findings.push(advise(finding, "enable authentication, and use tls=on"));
+        let text = "any client that reaches this etcd can break its locks";
+        let advice = "enable authentication, and use tls=on";
+        findings.push(warning("login", text).with_advice(advice));
     }
     Ok(findings)
 }
 
-fn finding(severity: Severity, subject: &str, message: String) -> Finding {
-    Finding {
-        severity,
-        subject: subject.into(),
-        message,
-        advice: None,
-    }
+fn ok(subject: &str, message: impl Into<String>) -> Finding {
+    Finding::new(Severity::Ok, subject, message)
 }
 
-fn fine(subject: &str, message: String) -> Finding {
-    finding(Severity::Ok, subject, message)
+fn warning(subject: &str, message: impl Into<String>) -> Finding {
+    Finding::new(Severity::Warning, subject, message)
 }
 
-fn note(subject: &str, message: String) -> Finding {
-    finding(Severity::Warning, subject, message)
-}
-
-fn advise(finding: Finding, advice: &str) -> Finding {
-    Finding {
-        advice: Some(advice.into()),
-        ..finding
-    }
+fn broken(subject: &str, message: impl Into<String>) -> Finding {
+    Finding::new(Severity::Broken, subject, message)
 }
 
 fn version(text: &str) -> Finding {
@@ -96,35 +74,27 @@ fn version(text: &str) -> Finding {
         version => version >= (3, 6, 0),
     };
     if version < (3, 4, 0) {
-        let broken = finding(
-            Severity::Broken,
-            "version",
-            format!("etcd {text} is too old"),
-        );
-        return advise(broken, "use 3.4.42, 3.5.13 or newer");
+        let too_old = broken("version", format!("etcd {text} is too old"));
+        return too_old.with_advice("use 3.4.42, 3.5.13 or newer");
     }
     match good {
-        true => fine("version", format!("etcd {text}")),
-        false => advise(
-            note(
-                "version",
-                format!(
-                    "etcd {text}: a leader that was replaced while it stood still can revoke leases \
-                     that live (etcd issue 15247), which frees locks early"
-                ),
+        true => ok("version", format!("etcd {text}")),
+        false => warning(
+            "version",
+            format!(
+                "etcd {text}: a leader that was replaced while it was paused can revoke live leases \
+                 (etcd issue 15247), which frees locks early"
             ),
-            "use 3.4.42, 3.5.13 or newer; until then rely on fencing tokens",
-        ),
+        )
+        .with_advice("use 3.4.42, 3.5.13 or newer; until then rely on fencing tokens"),
     }
 }
 
 fn leader(status: &StatusResponse) -> Finding {
     match status.leader {
-        0 => advise(
-            finding(Severity::Broken, "leader", "the cluster has none".into()),
-            "look at its other members: a majority must run and reach each other",
-        ),
-        leader => fine("leader", format!("{leader:x}")),
+        0 => broken("leader", "the cluster has none")
+            .with_advice("check its other members: a majority must run and reach each other"),
+        leader => ok("leader", format!("{leader:x}")),
     }
 }
 
@@ -132,33 +102,30 @@ fn size(status: &StatusResponse) -> Finding {
     let (size, used) = (status.db_size, status.db_size_in_use);
     let text = format!("{} MB, of which {} MB are in use", size >> 20, used >> 20);
     match size > QUOTA / 4 * 3 {
-        true => advise(
-            note("database", text),
-            "a database at its quota (2 GB by default) refuses all writes: let it compact by itself \
-             (--auto-compaction-retention), and defragment it",
+        true => warning("database", text).with_advice(
+            "a database at its quota (2 GB by default) refuses all writes: enable automatic \
+             compaction (--auto-compaction-retention), and defragment it",
         ),
-        false => fine("database", text),
+        false => ok("database", text),
     }
 }
 
-fn of_members(count: usize) -> Finding {
+fn member_count(count: usize) -> Finding {
     match count {
-        0..=2 => advise(
-            note(
-                "members",
-                format!("{count}: the loss of one stops all locks"),
-            ),
-            "run three or five",
-        ),
-        count => fine("members", format!("{count}")),
+        0..=2 => warning(
+            "members",
+            format!("{count}: the loss of one stops all locks"),
+        )
+        .with_advice("run three or five"),
+        count => ok("members", format!("{count}")),
     }
 }
 
-fn of_alarms(alarms: &AlarmResponse) -> Finding {
+fn active_alarms(alarms: &AlarmResponse) -> Finding {
     if alarms.alarms.is_empty() {
-        return fine("alarms", "none".into());
+        return ok("alarms", "none");
     }
-    let words: Vec<_> = alarms
+    let names: Vec<_> = alarms
         .alarms
         .iter()
         .map(|alarm| match alarm.alarm {
@@ -167,10 +134,8 @@ fn of_alarms(alarms: &AlarmResponse) -> Finding {
             _ => "unknown",
         })
         .collect();
-    advise(
-        finding(Severity::Broken, "alarms", words.join(", ")),
-        "look at the cluster; when it is well again, `etcdctl alarm disarm`",
-    )
+    broken("alarms", names.join(", "))
+        .with_advice("repair the cluster, then run `etcdctl alarm disarm`")
 }
 
 #[cfg(test)]

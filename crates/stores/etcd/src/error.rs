@@ -3,38 +3,38 @@
 use clinch_core::{Effect, Error, ErrorKind};
 use tonic::{Code, Status};
 
-/// Why a request has no reply.
+/// Why a request failed.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// What the server, or the connection to it, says.
-    Theirs(Status, String),
-    Ours(Error),
+pub(crate) enum CallError {
+    /// The status from the server or the transport, and the member that it concerns.
+    Status(Status, String),
+    Clinch(Error),
 }
 
-impl Trouble {
-    /// The request named a lease that is not there (any more); nothing was changed.
+impl CallError {
+    /// The request named a lease that does not exist (any more); nothing was changed.
     pub(crate) fn is_lease_not_found(&self) -> bool {
-        matches!(self, Self::Theirs(status, _)
+        matches!(self, Self::Status(status, _)
             if status.code() == Code::NotFound && status.message().contains("lease not found"))
     }
 
-    /// The lease that was to be granted is there: an earlier request has arrived.
+    /// The lease to grant exists already: an earlier copy of the request has arrived.
     pub(crate) fn is_lease_there(&self) -> bool {
-        matches!(self, Self::Theirs(status, _)
+        matches!(self, Self::Status(status, _)
             if status.code() == Code::FailedPrecondition && status.message().contains("exists"))
     }
 
-    /// The token of the login is no longer good; nothing was changed.
+    /// The token of the login is no longer valid; nothing was changed.
     pub(crate) fn is_stale_login(&self) -> bool {
-        matches!(self, Self::Theirs(status, _) if status.code() == Code::Unauthenticated
+        matches!(self, Self::Status(status, _) if status.code() == Code::Unauthenticated
             || status.message().contains("invalid auth token")
             || status.message().contains("revision in header is old"))
     }
 
-    /// Another member may do better.
+    /// Whether the next request should go to another member.
     pub(crate) fn is_broken(&self) -> bool {
         match self {
-            Self::Theirs(status, _) => matches!(
+            Self::Status(status, _) => matches!(
                 status.code(),
                 Code::Unavailable
                     | Code::Unknown
@@ -42,46 +42,46 @@ impl Trouble {
                     | Code::Internal
                     | Code::DeadlineExceeded
             ),
-            Self::Ours(error) => error.kind() == ErrorKind::Unreachable,
+            Self::Clinch(error) => error.kind() == ErrorKind::Unreachable,
         }
     }
 
     pub(crate) fn may_have_taken_effect(&self) -> bool {
         match self {
-            Self::Ours(error) => error.may_have_taken_effect(),
-            Self::Theirs(status, to) => {
-                let error = Error::from(Self::Theirs(status.clone(), to.clone()));
+            Self::Clinch(error) => error.may_have_taken_effect(),
+            Self::Status(status, member) => {
+                let error = Error::from(Self::Status(status.clone(), member.clone()));
                 error.may_have_taken_effect()
             }
         }
     }
 
-    /// The error of something that was only asked.
-    pub(crate) fn of_a_read(self) -> Error {
+    /// The error of a request that only reads.
+    pub(crate) fn without_effect(self) -> Error {
         Error::from(self).with_effect(Effect::None)
     }
 }
 
-impl From<Trouble> for Error {
-    /// The error of something that was to be changed.
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Theirs(status, to) => sending(status, &to),
-            Trouble::Ours(error) => error,
+impl From<CallError> for Error {
+    /// The error of a request that writes.
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Status(status, member) => from_status(&status, &member),
+            CallError::Clinch(error) => error,
         }
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for CallError {
     fn from(error: Error) -> Self {
-        Self::Ours(error)
+        Self::Clinch(error)
     }
 }
 
-fn sending(status: Status, to: &str) -> Error {
-    let said = status.message();
+fn from_status(status: &Status, member: &str) -> Error {
+    let message = status.message();
     let made = |kind, advice: &str| {
-        let error = Error::new(kind, format!("{to}: {said}"));
+        let error = Error::new(kind, format!("{member}: {message}"));
         match advice {
             "" => error,
             advice => error.with_advice(advice),
@@ -93,14 +93,14 @@ fn sending(status: Status, to: &str) -> Error {
             ErrorKind::Denied,
             "the user's role needs to read and write the keys of docs/stores/etcd.md",
         ),
-        Code::InvalidArgument if said.contains("user name is empty") => made(
+        Code::InvalidArgument if message.contains("user name is empty") => made(
             ErrorKind::Denied,
-            "this etcd wants a login: write etcd://user:password@host",
+            "this etcd requires a login: write etcd://user:password@host",
         ),
-        Code::InvalidArgument if said.contains("authentication failed") => {
+        Code::InvalidArgument if message.contains("authentication failed") => {
             made(ErrorKind::Denied, "check the user and the password")
         }
-        Code::ResourceExhausted if said.contains("space") => made(
+        Code::ResourceExhausted if message.contains("space") => made(
             ErrorKind::Unreachable,
             "the database is full and refuses writes: compact and defragment it, clear the alarm, \
              raise --quota-backend-bytes",
@@ -111,13 +111,13 @@ fn sending(status: Status, to: &str) -> Error {
         | Code::FailedPrecondition
         | Code::OutOfRange
         | Code::Unimplemented => made(ErrorKind::Internal, ""),
-        // It may have arrived.
+        // The request may have arrived.
         _ => made(ErrorKind::Unreachable, "").with_effect(Effect::Possible),
     }
 }
 
-/// A reply that no etcd gives.
-pub(crate) fn strange() -> Error {
+/// The error for a reply that no etcd sends.
+pub(crate) fn unexpected_reply() -> Error {
     Error::new(ErrorKind::Corrupt, "the reply does not fit the request")
-        .with_advice("is there something between that is not etcd?")
+        .with_advice("does something other than etcd answer on this connection?")
 }

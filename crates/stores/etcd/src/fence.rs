@@ -1,15 +1,15 @@
-//! The check of a token at data that live in etcd, atomic with the write that it guards.
+//! Checks a fencing token at data that live in etcd, in the same transaction as the guarded write.
 //!
-//! A holder that was paused may write after its lock has passed on. The lock cannot stop it, the data can:
-//! they remember the greatest token that has written to them, and refuse smaller ones.
+//! A paused holder may write after its lock has passed on. The lock cannot prevent that, the data can: they
+//! store the highest token that has written to them, and refuse lower ones.
 //!
-//! etcd compares values as bytes, so a token is written as 19 digits. In the caller's own transaction,
-//! with any client:
+//! etcd compares values as bytes, so a token is written as 19 digits. The caller's own transaction, with
+//! any client library:
 //!
 //! ```text
-//! If   value(FENCE) > TOKEN              (false also when FENCE is not there)
+//! If   value(FENCE) > TOKEN              (false also when FENCE does not exist)
 //! Then (nothing: the token is refused)
-//! Else put FENCE TOKEN, and the writes that are guarded
+//! Else put FENCE TOKEN, and the guarded writes
 //! ```
 //!
 //! ```
@@ -20,15 +20,15 @@
 //! assert!(fence::text(old) < fence::text(new)); // as bytes too
 //! ```
 //!
-//! Data that are written only while a mutex is held, by clients of the same cluster, can also be guarded
-//! by the lock itself: `create_revision(KEY) = SEQ`, where [`key_range`] tells where the claim's key is.
-//! That check is as strong as the cluster, and needs no key more.
+//! Data that only holders of a mutex write, in the same cluster, can also be guarded by the lock itself:
+//! `create_revision(KEY) = SEQ`, where KEY is the claim's key within [`key_range`]. That check is as strong
+//! as the cluster and needs no additional key.
 
 use clinch_core::{Name, Result, Token};
 
 use crate::keys::Keys;
 
-/// A token as etcd compares it.
+/// A token as text whose byte order is the order of tokens.
 ///
 /// ```
 /// # use clinch_core::Token;
@@ -38,8 +38,8 @@ pub fn text(token: Token) -> String {
     format!("{:019}", token.get())
 }
 
-/// The keys of all claims of a lock, from the first to before the second: the holder of a mutex is the
-/// one with the smallest create revision, which is its token's [`seq`](Token::seq).
+/// The half-open key range of a lock's claims. The holder of a mutex is the claim with the smallest create
+/// revision, which is its token's [`seq`](Token::seq).
 ///
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
@@ -50,6 +50,6 @@ pub fn text(token: Token) -> String {
 /// ```
 pub fn key_range(namespace: &str, name: &str) -> Result<(Vec<u8>, Vec<u8>)> {
     clinch_core::check_namespace(namespace)?;
-    let span = Keys::new(namespace).line(&Name::new(name)?);
-    Ok((span.0, span.1))
+    let range = Keys::new(namespace).claims(&Name::new(name)?);
+    Ok((range.0, range.1))
 }

@@ -1,4 +1,4 @@
-//! What an operator sees.
+//! Views of locks, and the check of a sequencer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -6,53 +6,61 @@ use std::time::Duration;
 use clinch_core::store::{Freshness, LockView, PartyView};
 use clinch_core::{ClientId, Name, Result, Token};
 
-use crate::core::Core;
-use crate::error::Trouble;
-use crate::leases::header;
-use crate::mirror::{Delay, Mirror, Party, Standing};
+use crate::client::Client;
+use crate::error::CallError;
+use crate::lock_state::{Delay, LockState, Participant, Standing};
 use crate::record::Record;
-use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeRequest, RangeResponse};
+use crate::wire::{
+    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeRequest, RangeResponse, revision,
+    revision_and_term,
+};
 
-/// Keys in one answer.
+/// Keys in one reply.
 const PAGE: i64 = 5000;
 
-impl Core {
+impl Client {
     pub(crate) async fn check(&self, name: &Name, seq: u64) -> Result<Freshness> {
-        let mirror = self.list(name).await.map_err(Trouble::of_a_read)?;
-        Ok(match mirror.standing(seq) {
+        let state = self.list(name).await.map_err(CallError::without_effect)?;
+        Ok(match state.standing(seq) {
             Some(Standing::Holds) => Freshness::Current,
             _ => Freshness::Stale,
         })
     }
 
     pub(crate) async fn view(&self, name: &Name) -> Result<Option<LockView>> {
-        let mirror = self.list(name).await.map_err(Trouble::of_a_read)?;
-        let mut left = HashMap::new();
-        self.view_of(name, &mirror, &mut left)
+        let state = self.list(name).await.map_err(CallError::without_effect)?;
+        let mut known = HashMap::new();
+        self.view_of(name, &state, &mut known)
             .await
-            .map_err(Trouble::of_a_read)
+            .map_err(CallError::without_effect)
     }
 
     pub(crate) async fn views(&self, prefix: &str) -> Result<Vec<LockView>> {
-        let (names, _) = self.all(prefix).await.map_err(Trouble::of_a_read)?;
-        let (mut views, mut left) = (Vec::new(), HashMap::new());
-        for (name, mirror) in names {
-            let view = self.view_of(&name, &mirror, &mut left).await;
-            views.extend(view.map_err(Trouble::of_a_read)?);
+        let (names, _) = self
+            .list_all(prefix)
+            .await
+            .map_err(CallError::without_effect)?;
+        let (mut views, mut known) = (Vec::new(), HashMap::new());
+        for (name, state) in names {
+            let view = self.view_of(&name, &state, &mut known).await;
+            views.extend(view.map_err(CallError::without_effect)?);
         }
         Ok(views)
     }
 
-    /// All names that start so, as they are at one revision.
-    pub(crate) async fn all(&self, prefix: &str) -> Result<(BTreeMap<Name, Mirror>, u64), Trouble> {
-        let span = self.keys.starting(prefix);
+    /// All names with this prefix, at one revision.
+    pub(crate) async fn list_all(
+        &self,
+        prefix: &str,
+    ) -> Result<(BTreeMap<Name, LockState>, u64), CallError> {
+        let range = self.keys.starting(prefix);
         let mut request = RangeRequest {
-            key: span.0,
-            range_end: span.1,
+            key: range.0,
+            range_end: range.1,
             limit: PAGE,
             ..RangeRequest::default()
         };
-        let mut names: BTreeMap<Name, Mirror> = BTreeMap::new();
+        let mut names: BTreeMap<Name, LockState> = BTreeMap::new();
         loop {
             let reply: RangeResponse = self
                 .session
@@ -61,15 +69,13 @@ impl Core {
             if request.revision == 0 {
                 request.revision = reply.header.map_or(0, |header| header.revision);
             }
-            let (revision, last) = (
-                crate::mirror::revision(request.revision),
-                reply.kvs.last().map(|kv| kv.key.clone()),
-            );
-            header(reply.header)?;
+            revision_and_term(reply.header)?;
+            let at = revision(request.revision);
+            let last = reply.kvs.last().map(|kv| kv.key.clone());
             for kv in reply.kvs {
                 if let Some((name, kind)) = self.keys.parse(&kv.key) {
-                    let mirror = names.entry(name).or_insert_with(|| Mirror::new(revision));
-                    mirror.add(kind, kv);
+                    let state = names.entry(name).or_insert_with(|| LockState::new(at));
+                    state.add(kind, kv);
                 }
             }
             match last {
@@ -77,51 +83,50 @@ impl Core {
                     last.push(0);
                     request.key = last;
                 }
-                _ => return Ok((names, revision)),
+                _ => return Ok((names, at)),
             }
         }
     }
 
+    /// The view of one name; `known` has the time left of leases that were looked up before.
     async fn view_of(
         &self,
         name: &Name,
-        mirror: &Mirror,
-        left: &mut HashMap<i64, Duration>,
-    ) -> Result<Option<LockView>, Trouble> {
-        let (mut delayed, mut limit) = (Vec::new(), 1);
-        for (_, delay) in mirror.running() {
-            let left = self.left(delay.lease, left).await?;
+        state: &LockState,
+        known: &mut HashMap<i64, Duration>,
+    ) -> Result<Option<LockView>, CallError> {
+        let mut view = LockView::new(name.clone(), 1);
+        for (_, delay) in state.running_delays() {
+            let left = self.time_left(delay.lease, known).await?;
             if !left.is_zero() {
-                limit = delay.record.limit;
-                delayed.push(delayed_view(delay, left));
+                view.limit = delay.record.limit;
+                view.delayed.push(delay_view(delay, left));
             }
         }
-        if mirror.line.is_empty() && delayed.is_empty() {
-            return Ok(None);
-        }
-        let holders = mirror.holders();
-        let (mut held, mut waiting) = (Vec::new(), Vec::new());
-        for (place, (seq, party)) in mirror.line.iter().enumerate() {
-            let lease_left = self.left(party.lease, left).await?;
-            limit = party.record.as_ref().map_or(1, |record| record.limit);
-            match place < holders {
-                true => held.push(view(party, Token::new(*seq, 0), lease_left)),
-                false => waiting.push(view(party, None, lease_left)),
+        let holders = state.holders();
+        for (position, (seq, participant)) in state.queue.iter().enumerate() {
+            let left = self.time_left(participant.lease, known).await?;
+            view.limit = participant.record.as_ref().map_or(1, |record| record.limit);
+            match position < holders {
+                true => {
+                    let token = Token::new(*seq, 0);
+                    view.holders
+                        .push(participant_view(participant, token, left));
+                }
+                false => view.waiters.push(participant_view(participant, None, left)),
             }
         }
-        Ok(Some(LockView {
-            name: name.clone(),
-            limit,
-            holders: held,
-            waiters: waiting,
-            delayed,
-        }))
+        Ok(Some(view).filter(|view| !view.is_empty()))
     }
 
-    /// What is left of a lease.
-    async fn left(&self, id: i64, known: &mut HashMap<i64, Duration>) -> Result<Duration, Trouble> {
+    /// The time left of a lease.
+    async fn time_left(
+        &self,
+        id: i64,
+        known: &mut HashMap<i64, Duration>,
+    ) -> Result<Duration, CallError> {
         if id == 0 {
-            // It hangs on nothing and never ends.
+            // No lease: the key never expires.
             return Ok(Duration::MAX);
         }
         if let Some(left) = known.get(&id) {
@@ -132,8 +137,8 @@ impl Core {
         let reply: Result<LeaseTimeToLiveResponse, _> = self.session.call(path, request).await;
         let ttl = match reply {
             Ok(reply) => u64::try_from(reply.ttl).unwrap_or(0),
-            Err(trouble) if trouble.is_lease_not_found() => 0,
-            Err(trouble) => return Err(trouble),
+            Err(error) if error.is_lease_not_found() => 0,
+            Err(error) => return Err(error),
         };
         let left = Duration::from_secs(ttl);
         known.insert(id, left);
@@ -141,48 +146,40 @@ impl Core {
     }
 }
 
-fn view(party: &Party, token: Option<Token>, left: Duration) -> PartyView {
-    match &party.record {
-        Some(record) => PartyView {
-            age: record.age(),
-            lease_left: left.min(record.lease()),
-            ..record_view(record, token)
-        },
-        None => PartyView {
-            owner: party.owner(),
-            client: ClientId::from_u64(0),
-            host: String::new(),
-            pid: 0,
-            label: None,
-            value: None,
-            units: 1,
-            token,
-            age: Duration::default(),
-            lease_left: left,
-        },
-    }
+fn participant_view(participant: &Participant, token: Option<Token>, left: Duration) -> PartyView {
+    let mut view = match &participant.record {
+        Some(record) => {
+            let mut view = record_view(record);
+            view.age = record.age();
+            view.lease_left = left.min(record.lease());
+            view
+        }
+        None => {
+            let mut view = PartyView::new(participant.owner(), ClientId::from_u64(0));
+            view.age = Duration::ZERO;
+            view.lease_left = left;
+            view
+        }
+    };
+    view.token = token;
+    view
 }
 
-/// Who it is; the times are not known.
-fn record_view(record: &Record, token: Option<Token>) -> PartyView {
-    PartyView {
-        owner: record.owner(),
-        client: record.client(),
-        host: record.host.clone(),
-        pid: record.pid,
-        label: record.told_label(),
-        value: record.published(),
-        units: record.units,
-        token,
-        age: Duration::MAX,
-        lease_left: Duration::MAX,
-    }
+/// A view without token and times.
+fn record_view(record: &Record) -> PartyView {
+    let mut view = PartyView::new(record.owner(), record.client());
+    view.host = record.host.clone();
+    view.pid = record.pid;
+    view.label = record.shared_label();
+    view.value = record.shared_value();
+    view.units = record.units;
+    view
 }
 
-fn delayed_view(delay: &Delay, left: Duration) -> PartyView {
-    // etcd does not say when its hold has ended.
-    PartyView {
-        lease_left: left,
-        ..record_view(&delay.record, Token::new(delay.seq, 0))
-    }
+fn delay_view(delay: &Delay, left: Duration) -> PartyView {
+    // etcd does not keep when the hold ended, so the age is unknown.
+    let mut view = record_view(&delay.record);
+    view.token = Token::new(delay.seq, 0);
+    view.lease_left = left;
+    view
 }

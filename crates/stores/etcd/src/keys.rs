@@ -1,21 +1,21 @@
 //! Names of keys.
 //!
-//! | key | what |
+//! | key | what it is |
 //! |---|---|
-//! | `NAMESPACE/NAME/SEAT` | a claim of a mutex; any other key below `NAMESPACE/NAME/` is one of another library |
-//! | `NAMESPACE/NAME/sLIMIT-SEAT` | a claim of a semaphore or read-write lock |
-//! | `NAMESPACE/NAME.!delay-LIMIT-SEAT` | what stays of a claim with a lock-delay |
-//! | `NAMESPACE/NAME.!ended` | the last hold that ended with a word |
-//! | `NAMESPACE/NAME.!gone-REQUEST` | a claim that must not come (again), or was evicted |
-//! | `NAMESPACE/NAME.!held` | the last claim that was granted |
+//! | `NAMESPACE/NAME/SLOT` | a claim of a mutex; any other key below `NAMESPACE/NAME/` belongs to another library |
+//! | `NAMESPACE/NAME/sLIMIT-SLOT` | a claim of a semaphore or read-write lock |
+//! | `NAMESPACE/NAME.!delay-LIMIT-SLOT` | delay key: keeps the name for the lock-delay after an unclean end |
+//! | `NAMESPACE/NAME.!ended` | end record of the last hold that was released or evicted |
+//! | `NAMESPACE/NAME.!gone-REQUEST` | tombstone of a claim that must not be created (again): withdrawn, evicted, or ended while a copy of it may be under way |
+//! | `NAMESPACE/NAME.!held` | grant record: the last claim that was granted |
 //!
-//! A seat is a client and a small number that no other claim of the client uses at that time; the
-//! request is in the value. Were each claim a new key, etcd would look through all keys that a name has
-//! ever had since the last compaction, with each claim.
+//! A key slot is a client id and a small number that no other live claim of that client uses; the
+//! request id is in the value. With a new key for each claim, every claim would make etcd scan all keys
+//! that the name has had since the last compaction.
 //!
-//! A name's `/` and `%` are escaped, so that no name lies inside another one's directory. What is not a
-//! claim has one `/` only, so no claim and no other library ever meets it. And `.` is the byte before
-//! `/`: all keys of a name are one range, which one watch covers.
+//! `/` and `%` in a name are escaped, so no name lies inside another name's directory. Keys that are not
+//! claims contain only one `/`, so no claim and no other library collides with them. `.` is the byte
+//! before `/`: all keys of a name form one range, which one watch covers.
 
 use clinch_core::{Name, RequestId};
 
@@ -24,19 +24,19 @@ const MARK: &str = ".!";
 /// The keys of one namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
-    /// With its `/`.
+    /// The namespace and its `/`.
     prefix: String,
 }
 
-/// A range of keys: from the first to before the second.
+/// A half-open range of keys: start, end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Vec<u8>, pub(crate) Vec<u8>);
+pub(crate) struct KeyRange(pub(crate) Vec<u8>, pub(crate) Vec<u8>);
 
-/// Where a claim stands: a client, and a number of its own.
+/// The key slot of a claim: client id, and a number that is unique within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Seat(pub(crate) u64, pub(crate) u64);
+pub(crate) struct KeySlot(pub(crate) u64, pub(crate) u64);
 
-impl std::fmt::Display for Seat {
+impl std::fmt::Display for KeySlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016x}{:016x}", self.0, self.1)
     }
@@ -45,10 +45,10 @@ impl std::fmt::Display for Seat {
 /// What a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Claim(Seat),
-    /// Of another library.
+    Claim(KeySlot),
+    /// A claim of another library.
     Foreign,
-    Delay(Seat),
+    Delay(KeySlot),
     Ended,
     Gone(RequestId),
     Held,
@@ -73,18 +73,18 @@ impl Keys {
         key
     }
 
-    pub(crate) fn claim(&self, name: &Name, limit: u32, seat: Seat) -> Vec<u8> {
+    pub(crate) fn claim(&self, name: &Name, limit: u32, slot: KeySlot) -> Vec<u8> {
         let key = self.of(name.as_str());
         match limit {
-            1 => format!("{key}/{seat}"),
-            limit => format!("{key}/s{limit:08x}-{seat}"),
+            1 => format!("{key}/{slot}"),
+            limit => format!("{key}/s{limit:08x}-{slot}"),
         }
         .into_bytes()
     }
 
-    pub(crate) fn delay(&self, name: &Name, limit: u32, seat: Seat) -> Vec<u8> {
+    pub(crate) fn delay(&self, name: &Name, limit: u32, slot: KeySlot) -> Vec<u8> {
         let key = self.of(name.as_str());
-        format!("{key}{MARK}delay-{limit:08x}-{seat}").into_bytes()
+        format!("{key}{MARK}delay-{limit:08x}-{slot}").into_bytes()
     }
 
     pub(crate) fn ended(&self, name: &Name) -> Vec<u8> {
@@ -100,60 +100,60 @@ impl Keys {
     }
 
     /// All claims of a name.
-    pub(crate) fn line(&self, name: &Name) -> Span {
-        Span::below(format!("{}/", self.of(name.as_str())))
+    pub(crate) fn claims(&self, name: &Name) -> KeyRange {
+        KeyRange::below(format!("{}/", self.of(name.as_str())))
     }
 
-    /// Claims with another limit: what a claim with this one must not meet.
-    pub(crate) fn other_limits(&self, name: &Name, limit: u32) -> Vec<Span> {
-        let (line, key) = (self.line(name), self.of(name.as_str()));
-        let delays = Span::below(format!("{key}{MARK}delay-"));
+    /// Ranges of claims and delay keys with another limit: a claim requires them to be empty.
+    pub(crate) fn other_limits(&self, name: &Name, limit: u32) -> Vec<KeyRange> {
+        let (claims, key) = (self.claims(name), self.of(name.as_str()));
+        let delays = KeyRange::below(format!("{key}{MARK}delay-"));
         let own = match limit {
-            1 => Span(line.0.clone(), format!("{key}/s").into_bytes()),
-            limit => Span::below(format!("{key}/s{limit:08x}-")),
+            1 => KeyRange(claims.0.clone(), format!("{key}/s").into_bytes()),
+            limit => KeyRange::below(format!("{key}/s{limit:08x}-")),
         };
-        let late = Span::below(format!("{key}{MARK}delay-{limit:08x}-"));
+        let own_delays = KeyRange::below(format!("{key}{MARK}delay-{limit:08x}-"));
         [
-            Span(line.0, own.0),
-            Span(own.1, line.1),
-            Span(delays.0, late.0),
-            Span(late.1, delays.1),
+            KeyRange(claims.0, own.0),
+            KeyRange(own.1, claims.1),
+            KeyRange(delays.0, own_delays.0),
+            KeyRange(own_delays.1, delays.1),
         ]
         .into_iter()
-        .filter(|span| span.0 < span.1)
+        .filter(|range| range.0 < range.1)
         .collect()
     }
 
-    /// What stays of claims with a lock-delay.
-    pub(crate) fn delays(&self, name: &Name) -> Span {
-        Span::below(format!("{}{MARK}delay-", self.of(name.as_str())))
+    /// The delay keys of a name.
+    pub(crate) fn delays(&self, name: &Name) -> KeyRange {
+        KeyRange::below(format!("{}{MARK}delay-", self.of(name.as_str())))
     }
 
-    /// Everything of a name; names that go on with a `.` are in between.
-    pub(crate) fn all(&self, name: &Name) -> Span {
+    /// All keys of a name. Keys of names that continue with `.` lie in the same range.
+    pub(crate) fn all(&self, name: &Name) -> KeyRange {
         let key = self.of(name.as_str());
-        Span(
+        KeyRange(
             format!("{key}{MARK}").into_bytes(),
             format!("{key}0").into_bytes(),
         )
     }
 
-    /// Everything of names that start so.
-    pub(crate) fn starting(&self, prefix: &str) -> Span {
-        Span::below(self.of(prefix))
+    /// All keys of names with this prefix.
+    pub(crate) fn starting(&self, prefix: &str) -> KeyRange {
+        KeyRange::below(self.of(prefix))
     }
 
-    /// What a key is, and whose.
+    /// The name that a key belongs to, and its kind; `None` for a key that is not ours.
     pub(crate) fn parse(&self, key: &[u8]) -> Option<(Name, Kind)> {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
         let (name, kind) = match rest.split_once('/') {
             Some((name, claim)) => {
                 let own = match claim.strip_prefix('s') {
-                    Some(rest) => rest.split_once('-').map(|(_, seat)| seat),
+                    Some(rest) => rest.split_once('-').map(|(_, slot)| slot),
                     None => Some(claim),
                 };
-                let seat = own.and_then(seat);
-                (name, seat.map_or(Kind::Foreign, Kind::Claim))
+                let slot = own.and_then(slot);
+                (name, slot.map_or(Kind::Foreign, Kind::Claim))
             }
             None => {
                 let (name, kind) = rest.rsplit_once(MARK)?;
@@ -164,7 +164,7 @@ impl Keys {
                         Some(gone) => Kind::Gone(request(gone)?),
                         None => {
                             let delay = kind.strip_prefix("delay-")?;
-                            Kind::Delay(seat(delay.split_once('-')?.1)?)
+                            Kind::Delay(slot(delay.split_once('-')?.1)?)
                         }
                     },
                 };
@@ -181,15 +181,15 @@ fn request(text: &str) -> Option<RequestId> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-fn seat(text: &str) -> Option<Seat> {
+fn slot(text: &str) -> Option<KeySlot> {
     request(text)?;
     let (client, number) = text.split_at_checked(16)?;
     let half = |text| u64::from_str_radix(text, 16).ok();
-    Some(Seat(half(client)?, half(number)?))
+    Some(KeySlot(half(client)?, half(number)?))
 }
 
-impl Span {
-    /// All keys that start so.
+impl KeyRange {
+    /// All keys with this prefix.
     fn below(start: String) -> Self {
         let start = start.into_bytes();
         let mut end = start.clone();
@@ -207,14 +207,14 @@ impl Span {
 mod tests {
     use super::*;
 
-    fn holds(span: &Span, key: &[u8]) -> bool {
-        span.0.as_slice() <= key && key < span.1.as_slice()
+    fn holds(range: &KeyRange, key: &[u8]) -> bool {
+        range.0.as_slice() <= key && key < range.1.as_slice()
     }
 
     #[test]
-    fn keys_come_back() {
+    fn keys_are_parsed_back() {
         let keys = Keys::new("app");
-        let (id, seat) = (RequestId::from_u128(77), Seat(7, 9));
+        let (id, slot) = (RequestId::from_u128(77), KeySlot(7, 9));
         for name in [
             "a",
             "a/b",
@@ -227,9 +227,9 @@ mod tests {
         ] {
             let name = Name::new(name).unwrap();
             for (key, kind) in [
-                (keys.claim(&name, 1, seat), Kind::Claim(seat)),
-                (keys.claim(&name, 5, seat), Kind::Claim(seat)),
-                (keys.delay(&name, u32::MAX, seat), Kind::Delay(seat)),
+                (keys.claim(&name, 1, slot), Kind::Claim(slot)),
+                (keys.claim(&name, 5, slot), Kind::Claim(slot)),
+                (keys.delay(&name, u32::MAX, slot), Kind::Delay(slot)),
                 (keys.ended(&name), Kind::Ended),
                 (keys.gone(&name, id), Kind::Gone(id)),
                 (keys.held(&name), Kind::Held),
@@ -238,21 +238,21 @@ mod tests {
                 assert!(holds(&keys.all(&name), &key));
                 assert!(holds(&keys.starting(name.as_str()), &key));
                 let claim = matches!(kind, Kind::Claim(_));
-                assert_eq!(holds(&keys.line(&name), &key), claim);
+                assert_eq!(holds(&keys.claims(&name), &key), claim);
             }
         }
-        let theirs = keys.parse(b"app/a/694d71ddacfda227").unwrap();
-        assert_eq!(theirs, (Name::new("a").unwrap(), Kind::Foreign));
+        let foreign = keys.parse(b"app/a/694d71ddacfda227").unwrap();
+        assert_eq!(foreign, (Name::new("a").unwrap(), Kind::Foreign));
         assert_eq!(keys.parse(b"other/a/1"), None);
     }
 
     #[test]
-    fn no_name_lies_in_another() {
+    fn no_name_lies_inside_another() {
         let keys = Keys::new("app");
-        let (a, id) = (Name::new("a").unwrap(), Seat(1, 1));
+        let (a, id) = (Name::new("a").unwrap(), KeySlot(1, 1));
         for other in ["a/b", "a.", "a.!ended", "a0", "a.!gone-1"] {
             let key = keys.claim(&Name::new(other).unwrap(), 1, id);
-            assert!(!holds(&keys.line(&a), &key), "{other}");
+            assert!(!holds(&keys.claims(&a), &key), "{other}");
             assert!(!holds(&keys.delays(&a), &key), "{other}");
         }
     }
@@ -260,11 +260,11 @@ mod tests {
     #[test]
     fn other_limits_are_all_but_the_own() {
         let keys = Keys::new("app");
-        let (a, id) = (Name::new("a").unwrap(), Seat(1, 1));
+        let (a, id) = (Name::new("a").unwrap(), KeySlot(1, 1));
         let limits = [1, 2, 5, 0x100, u32::MAX];
         for own in limits {
             let others = keys.other_limits(&a, own);
-            let met = |key: &[u8]| others.iter().any(|span| holds(span, key));
+            let met = |key: &[u8]| others.iter().any(|range| holds(range, key));
             for limit in limits {
                 assert_eq!(met(&keys.claim(&a, limit, id)), limit != own);
                 assert_eq!(met(&keys.delay(&a, limit, id)), limit != own);

@@ -1,10 +1,10 @@
-//! What the values of our keys say.
+//! Value of a claim's key, and of its delay key.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::line::Place;
-use clinch_core::store::{Claim, Ending, Predecessor};
+use clinch_core::store::Claim;
+use clinch_core::store::fifo::Place;
 use clinch_core::{ClientId, OwnerId, RequestId};
 use prost::Message;
 
@@ -31,15 +31,15 @@ pub(crate) struct Record {
     label: Option<String>,
     #[prost(string, optional, tag = "10")]
     pub(crate) value: Option<String>,
-    /// When it was claimed, by the claimant's wall clock: for people, nothing depends on it.
+    /// Time of the claim by the claimant's wall clock. Only displayed, never used for a decision.
     #[prost(uint64, tag = "11")]
     pub(crate) since: u64,
-    /// The request, in two halves.
+    /// The request id, in two halves.
     #[prost(fixed64, tag = "12")]
     request_high: u64,
     #[prost(fixed64, tag = "13")]
     request_low: u64,
-    /// In what stays of it: its number; 0 where it is the revision in which that was put.
+    /// Delay keys only: sequence number of the hold; 0 if it is the revision that put the delay key.
     #[prost(uint64, tag = "14")]
     pub(crate) seq: u64,
 }
@@ -64,7 +64,7 @@ impl Record {
         }
     }
 
-    /// The value of what stays of the hold with this number; 0 where it gets that number with it.
+    /// The value of the delay key. `seq` is 0 if the same transaction creates the claim.
     pub(crate) fn delay_bytes(&self, seq: u64) -> Vec<u8> {
         let record = Self {
             seq,
@@ -73,7 +73,7 @@ impl Record {
         record.bytes()
     }
 
-    /// Reads a value; `None` for one that we have not written.
+    /// Decodes a value; `None` if clinch did not write it.
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
         let record = Self::decode(value).ok()?;
         (record.units > 0 && record.limit > 0).then_some(record)
@@ -102,11 +102,11 @@ impl Record {
         ClientId::from_u64(self.client)
     }
 
-    pub(crate) fn told_label(&self) -> Option<Arc<str>> {
+    pub(crate) fn shared_label(&self) -> Option<Arc<str>> {
         self.label.as_deref().map(Arc::from)
     }
 
-    pub(crate) fn published(&self) -> Option<Arc<str>> {
+    pub(crate) fn shared_value(&self) -> Option<Arc<str>> {
         self.value.as_deref().map(Arc::from)
     }
 
@@ -124,57 +124,6 @@ impl Record {
 
     pub(crate) fn age(&self) -> Duration {
         Duration::from_micros(clinch_core::sequence_micros().saturating_sub(self.since))
-    }
-}
-
-/// A word about a claim: who was granted, or how a hold ended. The value of `held`, `ended`, `gone`.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Word {
-    /// Its number; 0 in `held`: the revision of the word itself.
-    #[prost(uint64, tag = "1")]
-    pub(crate) seq: u64,
-    #[prost(string, tag = "2")]
-    owner: String,
-    /// 1 released or withdrawn, 2 expired, 3 evicted.
-    #[prost(uint32, tag = "3")]
-    ending: u32,
-}
-
-impl Word {
-    pub(crate) fn new(seq: u64, owner: &OwnerId, ending: Ending) -> Self {
-        Self {
-            seq,
-            owner: owner.as_str().to_owned(),
-            ending: match ending {
-                Ending::Released => 1,
-                Ending::Expired => 2,
-                Ending::Evicted => 3,
-            },
-        }
-    }
-
-    pub(crate) fn read(value: &[u8]) -> Option<Self> {
-        Self::decode(value).ok()
-    }
-
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.encode_to_vec()
-    }
-
-    pub(crate) fn ending(&self) -> Ending {
-        match self.ending {
-            1 => Ending::Released,
-            3 => Ending::Evicted,
-            _ => Ending::Expired,
-        }
-    }
-
-    pub(crate) fn predecessor(&self) -> Predecessor {
-        Predecessor {
-            ending: self.ending(),
-            seq: self.seq,
-            owner: OwnerId::new(self.owner.as_str()),
-        }
     }
 }
 

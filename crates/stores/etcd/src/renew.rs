@@ -1,32 +1,33 @@
-//! Renewal: a keep-alive for each lease, then a look whether the keys are still there.
+//! Renewal: a keep-alive for each lease, then a check that the keys still exist.
 //!
-//! A keep-alive alone proves nothing about a key (it can be deleted, and a lease can be revoked while
-//! its keep-alive succeeds), so both are asked, in this order.
+//! A keep-alive alone proves nothing about a key: the key can be deleted, and a lease can be revoked
+//! while its keep-alive succeeds. So both are sent, in this order.
 
 use std::sync::Arc;
 
 use clinch_core::store::{RenewReply, Renewal};
 use clinch_core::{BootTime, Error, ErrorKind, LostReason, Result};
 
-use crate::core::Core;
-use crate::error::Trouble;
-use crate::lease::Lease;
-use crate::ours::Mine;
+use crate::client::Client;
+use crate::error::CallError;
+use crate::leases::Lease;
+use crate::ledger::OwnClaim;
 use crate::txn;
-use crate::wire::TxnRequest;
+use crate::wire::{TxnRequest, revision};
 
-/// A hold that is to be renewed, and where its answer goes.
+/// A hold to renew.
 struct Item<'a> {
+    /// Index of its reply.
     at: usize,
     renewal: &'a Renewal,
-    mine: Mine,
+    own: OwnClaim,
     seq: u64,
     lease: Arc<Lease>,
-    /// Its key has to be put again: on another lease, or with another value.
+    /// Its key must be put again: on another lease, or with another value.
     put: bool,
 }
 
-impl Core {
+impl Client {
     pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
         let mut replies = vec![RenewReply::Unknown; renewals.len()];
         let mut items = Vec::new();
@@ -34,35 +35,35 @@ impl Core {
         let until = self.clock.now();
         for (at, renewal) in renewals.iter().enumerate() {
             let hold = &renewal.hold;
-            let mine = self.ours.get(hold.request);
-            let mine = mine.filter(|mine| mine.seq == Some(hold.seq) && mine.name == hold.name);
-            let Some(mine) = mine else {
-                let past = self.ours.past(hold.request);
-                let reason = past.map_or(LostReason::Forgotten, |past| past.reason);
+            let own = self.ledger.get(hold.request);
+            let own = own.filter(|own| own.seq == Some(hold.seq) && own.name == hold.name);
+            let Some(own) = own else {
+                let ended = self.ledger.ended(hold.request);
+                let reason = ended.map_or(LostReason::Forgotten, |ended| ended.reason);
                 set(&mut replies, at, RenewReply::Lost(reason));
                 continue;
             };
             let until = until + renewal.lease;
-            let delay = mine.record.delay();
-            let lease = match mine.lease.clone() {
+            let delay = own.record.delay();
+            let lease = match own.lease.clone() {
                 Some(lease) if lease.is_for(renewal.lease, delay) => Ok(lease),
                 _ => self.leases.get(renewal.lease, delay, until).await,
             };
             let lease = match lease {
                 Ok(lease) => lease,
-                Err(trouble) => {
-                    failed = Some(Trouble::of_a_read(trouble));
+                Err(error) => {
+                    failed = Some(error.without_effect());
                     break;
                 }
             };
             let value = renewal.value.as_deref();
-            let moved = mine.lease.as_ref().is_none_or(|old| old.id != lease.id);
+            let moved = own.lease.as_ref().is_none_or(|old| old.id != lease.id);
             items.push(Item {
                 at,
                 renewal,
                 seq: hold.seq,
-                put: moved || value.is_some_and(|v| mine.record.value.as_deref() != Some(v)),
-                mine,
+                put: moved || value.is_some_and(|v| own.record.value.as_deref() != Some(v)),
+                own,
                 lease,
             });
         }
@@ -73,11 +74,11 @@ impl Core {
             }
         }
         for lease in leases {
-            let hanging = items.iter().filter(|item| item.lease.id == lease.id);
-            let hanging: Vec<_> = hanging.collect();
-            let kept = self.keep_all(&lease, &hanging, until, &mut replies).await;
-            if let Err(error) = kept {
-                // Nothing else is asked: each question could take as long.
+            let attached = items.iter().filter(|item| item.lease.id == lease.id);
+            let attached: Vec<_> = attached.collect();
+            let renewed = self.renew_on(&lease, &attached, until, &mut replies).await;
+            if let Err(error) = renewed {
+                // Further requests could each take as long to fail.
                 failed = Some(error);
                 break;
             }
@@ -90,34 +91,34 @@ impl Core {
         }
         for item in &items {
             if replies.get(item.at) == Some(&RenewReply::Held) {
-                self.note_again(item.renewal.hold.request, &item.mine);
+                self.recorder.refresh(item.renewal.hold.request, &item.own);
             }
         }
         Ok(replies)
     }
 
-    /// Renews what hangs on one lease.
-    async fn keep_all(
+    /// Renews the holds on one lease.
+    async fn renew_on(
         &self,
         lease: &Arc<Lease>,
         items: &[&Item<'_>],
         until: BootTime,
         replies: &mut [RenewReply],
     ) -> Result<()> {
-        let (kept, words) = (self.leases.keep(lease).await, lease.word());
-        let alive = kept.map_err(Trouble::of_a_read)?;
-        for batch in items.chunks(txn::MOST) {
+        let (kept, confirmed) = (self.leases.keep_alive(lease).await, lease.confirmed());
+        let alive = kept.map_err(CallError::without_effect)?;
+        for batch in items.chunks(txn::MAX_OPS) {
             let longest = batch.iter().map(|item| item.renewal.lease).max();
             let until = until + longest.unwrap_or_default();
-            let proven = async {
-                let term = self.look(batch, replies).await?;
+            let checked = async {
+                let term = self.check_keys(batch, replies).await?;
                 match alive {
-                    true => Ok(self.leases.proven(lease, words, term, until).await?),
+                    true => Ok(self.leases.ensure(lease, confirmed, term, until).await?),
                     false => Ok(()),
                 }
             };
-            if let Err(error) = proven.await {
-                // The keys are there; that they stay is not known.
+            if let Err(error) = checked.await {
+                // The keys exist, but their lease is not confirmed.
                 for item in batch {
                     if replies.get(item.at) == Some(&RenewReply::Held) {
                         set(replies, item.at, RenewReply::Unknown);
@@ -126,14 +127,14 @@ impl Core {
                 return Err(error);
             }
             if !alive {
-                self.bury_batch(batch, replies);
+                self.mark_lost(batch, replies);
             }
         }
         Ok(())
     }
 
-    /// Looks whether the keys are there, and puts those that have to be put.
-    async fn look(&self, batch: &[&Item<'_>], replies: &mut [RenewReply]) -> Result<u64> {
+    /// Checks that the keys exist, and puts those that must be put. Returns the term of the reply.
+    async fn check_keys(&self, batch: &[&Item<'_>], replies: &mut [RenewReply]) -> Result<u64> {
         let (put, rest): (Vec<&Item<'_>>, Vec<&Item<'_>>) = batch.iter().partition(|item| item.put);
         let mut term = None;
         for item in put {
@@ -143,32 +144,29 @@ impl Core {
             let txn = TxnRequest {
                 compare: rest
                     .iter()
-                    .map(|i| txn::created(&i.mine.key, i.seq))
+                    .map(|i| txn::created(&i.own.key, i.seq))
                     .collect(),
-                // With nothing to read, the answer need not be the cluster's.
+                // Without a read, etcd may answer without its majority.
                 success: rest
                     .first()
-                    .map(|i| txn::get_key_only(&i.mine.key))
+                    .map(|i| txn::get_key_only(&i.own.key))
                     .into_iter()
                     .collect(),
-                failure: rest
-                    .iter()
-                    .map(|i| txn::get_key_only(&i.mine.key))
-                    .collect(),
+                failure: rest.iter().map(|i| txn::get_key_only(&i.own.key)).collect(),
             };
-            let mut done = txn::run(&self.session, txn)
+            let mut found = txn::run(&self.session, txn)
                 .await
-                .map_err(Trouble::of_a_read)?;
-            term = Some(done.term);
-            let all = done.succeeded;
+                .map_err(CallError::without_effect)?;
+            term = Some(found.term);
+            let all = found.succeeded;
             for item in rest {
-                let there = all || {
-                    let key = done.key().map_err(Trouble::of_a_read)?;
-                    key.is_some_and(|kv| crate::mirror::revision(kv.create_revision) == item.seq)
+                let exists = all || {
+                    let key = found.key()?;
+                    key.is_some_and(|kv| revision(kv.create_revision) == item.seq)
                 };
-                let reply = match there {
+                let reply = match exists {
                     true => RenewReply::Held,
-                    false => RenewReply::Lost(self.why(item).await?),
+                    false => RenewReply::Lost(self.loss_reason(item).await?),
                 };
                 set(replies, item.at, reply);
             }
@@ -177,59 +175,51 @@ impl Core {
     }
 
     async fn put_again(&self, item: &Item<'_>, replies: &mut [RenewReply]) -> Result<u64> {
-        let mut record = item.mine.record.clone();
+        let mut record = item.own.record.clone();
         record.set_lease(item.renewal.lease);
         if let Some(value) = item.renewal.value.as_deref() {
             record.value = Some(value.to_owned());
         }
-        let mut success = vec![txn::put(&item.mine.key, record.bytes(), item.lease.id)];
-        if let (Some(key), Some(lease)) = (&item.mine.delay, item.lease.companion) {
+        let mut success = vec![txn::put(&item.own.key, record.bytes(), item.lease.id)];
+        if let (Some(key), Some(lease)) = (&item.own.delay_key, item.lease.delay_lease) {
             success.push(txn::put(key, record.delay_bytes(item.seq), lease));
         }
-        let txn = TxnRequest {
-            compare: vec![txn::created(&item.mine.key, item.seq)],
-            success,
-            failure: Vec::new(),
-        };
-        let done = txn::run(&self.session, txn).await?;
-        let reply = match done.succeeded {
+        let txn = TxnRequest::when(vec![txn::created(&item.own.key, item.seq)], success);
+        let stored = txn::run(&self.session, txn).await?;
+        let reply = match stored.succeeded {
             true => {
-                self.ours.update(item.renewal.hold.request, |mine| {
-                    mine.record = record;
-                    mine.lease = Some(item.lease.clone());
+                self.ledger.update(item.renewal.hold.request, |own| {
+                    own.record = record;
+                    own.lease = Some(item.lease.clone());
                 });
                 RenewReply::Held
             }
-            false => RenewReply::Lost(self.why(item).await?),
+            false => RenewReply::Lost(self.loss_reason(item).await?),
         };
         set(replies, item.at, reply);
-        Ok(done.term)
+        Ok(stored.term)
     }
 
-    /// Why a hold, whose key is not there, has ended.
-    async fn why(&self, item: &Item<'_>) -> Result<LostReason> {
+    /// Why a hold, whose key does not exist, has ended.
+    async fn loss_reason(&self, item: &Item<'_>) -> Result<LostReason> {
         let request = item.renewal.hold.request;
-        let txn = TxnRequest {
-            success: self.words(&item.mine.name, request).into(),
-            ..TxnRequest::default()
-        };
-        let mut done = txn::run(&self.session, txn)
+        let txn = TxnRequest::always(self.read_end(&item.own.name, request).into());
+        let mut found = txn::run(&self.session, txn)
             .await
-            .map_err(Trouble::of_a_read)?;
-        let word = self
-            .reason(&item.mine, &mut done)
-            .map_err(Trouble::of_a_read)?;
-        let reason = word.unwrap_or_else(|| self.reason_without_word(&item.mine));
-        self.lost(&item.mine, request, reason);
+            .map_err(CallError::without_effect)?;
+        let reason = self
+            .end_reason(&item.own, &mut found)
+            .map_err(CallError::without_effect)?;
+        self.lost(&item.own, request, reason);
         Ok(reason)
     }
 
-    /// The lease is gone, and with it, now or in a moment, what hangs on it.
-    fn bury_batch(&self, batch: &[&Item<'_>], replies: &mut [RenewReply]) {
+    /// The lease is gone; etcd deletes the attached keys with it, if not yet then soon.
+    fn mark_lost(&self, batch: &[&Item<'_>], replies: &mut [RenewReply]) {
         for item in batch {
             if replies.get(item.at) == Some(&RenewReply::Held) {
                 let reason = LostReason::Expired;
-                self.lost(&item.mine, item.renewal.hold.request, reason);
+                self.lost(&item.own, item.renewal.hold.request, reason);
                 set(replies, item.at, RenewReply::Lost(reason));
             }
         }

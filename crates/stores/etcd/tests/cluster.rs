@@ -1,10 +1,10 @@
-//! Members of a cluster die, stand still and come again.
+//! Members of a cluster are killed, paused, cut off and restarted.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
-    reason = "a test: it plays the user, who has a runtime"
+    reason = "a test: it acts as a user, who has a runtime"
 )]
 
 mod common;
@@ -16,11 +16,11 @@ use clinch_testkit::servers::EtcdCluster;
 use clinch_testkit::wait::{eventually, soon};
 use common::{LONG, clinch, is_kept, number, pass, until};
 
-/// Long enough for an election on a busy machine, with renewals every third of it.
+/// Long enough for an election on a busy machine; renewals are sent every third of it.
 const LEASE: Duration = Duration::from_secs(9);
 const SHORT: Duration = Duration::from_secs(2);
 
-fn impatient(cluster: &EtcdCluster) -> String {
+fn with_short_timeout(cluster: &EtcdCluster) -> String {
     format!("{}/?timeout=500ms", cluster.url())
 }
 
@@ -28,8 +28,8 @@ fn impatient(cluster: &EtcdCluster) -> String {
 async fn the_leader_is_killed() {
     let cluster = EtcdCluster::start().unwrap();
     let (one, two) = (
-        clinch(&impatient(&cluster)).await,
-        clinch(&impatient(&cluster)).await,
+        clinch(&with_short_timeout(&cluster)).await,
+        clinch(&with_short_timeout(&cluster)).await,
     );
     let guard = one.lock("a").lease(LEASE).acquire().await.unwrap();
     let lock = two.lock("a").lease(LONG);
@@ -54,12 +54,12 @@ async fn the_leader_is_killed() {
     );
 }
 
-/// The leader stands still for two leases and goes on as if nothing had happened. Servers before
-/// 3.4.42 and 3.5.13 may then revoke leases that live: the holder learns it, and tokens keep order.
+/// The leader is paused for two leases and then resumed. Servers before 3.4.42 and 3.5.13 may then
+/// revoke live leases: the holder detects the loss, and tokens stay in order.
 #[tokio::test]
 async fn the_leader_stands_still_for_two_leases() {
     let cluster = EtcdCluster::start().unwrap();
-    let one = clinch(&impatient(&cluster)).await;
+    let one = clinch(&with_short_timeout(&cluster)).await;
     let guard = one.lock("a").lease(LEASE).acquire().await.unwrap();
     let leader = cluster.leader().unwrap();
     cluster.members()[leader].pause().unwrap();
@@ -72,7 +72,7 @@ async fn the_leader_stands_still_for_two_leases() {
         next = &mut waiter => {
             let next = next.unwrap().unwrap();
             assert!(number(&next) > number(&guard));
-            // Not before its next renewal, which is due after a third of the lease.
+            // Detected by its next renewal, which is due after a third of the lease.
             soon("the loss", guard.lost()).await;
             assert!(next.is_valid());
         }
@@ -86,8 +86,8 @@ async fn the_leader_stands_still_for_two_leases() {
     }
 }
 
-/// The client reaches only the leader, and the leader nobody: what it says of leases counts no more,
-/// and its client's hold is void before anybody else enters on the other side.
+/// The client reaches only the leader, and the leader reaches no other member: its keep-alives are no longer
+/// trusted, and the client's hold is invalid before a client on the other side enters.
 #[tokio::test]
 async fn a_member_is_cut_off_together_with_the_client() {
     let cluster = EtcdCluster::start_divisible().unwrap();
@@ -104,7 +104,7 @@ async fn a_member_is_cut_off_together_with_the_client() {
     assert!(!guard.is_valid() && next.is_valid());
     assert!(number(&next) > number(&guard));
     cluster.heal().unwrap();
-    // What the first has still under way does no harm.
+    // Requests of the first client that are still under way change nothing.
     is_kept(&next, SHORT).await;
     assert!(two.check(&next.sequencer()).await.unwrap().is_current());
     assert!(!guard.is_valid());
@@ -132,17 +132,17 @@ async fn all_members_are_gone_for_two_leases() {
     assert!(!guard.is_valid() && next.is_valid());
 }
 
-/// A cluster that was killed with a hold, and started again after a while.
+/// Kills a cluster while a lock is held, and restarts it after `gone`.
 async fn restarted(lease: Duration, gone: Duration) -> (EtcdCluster, clinch_core::Clinch, Guard) {
     let cluster = EtcdCluster::start().unwrap();
-    let one = clinch(&impatient(&cluster)).await;
+    let one = clinch(&with_short_timeout(&cluster)).await;
     let guard = one.lock("a").lease(lease).acquire().await.unwrap();
     let began = one.clock().now();
     for member in cluster.members() {
         member.kill().unwrap();
     }
     pass(gone.saturating_sub(one.clock().now().since(began))).await;
-    // All at once: a member alone waits for a majority.
+    // All at once: a single member would wait for a majority.
     for member in cluster.members() {
         member.process().restart().unwrap();
     }
@@ -150,13 +150,13 @@ async fn restarted(lease: Duration, gone: Duration) -> (EtcdCluster, clinch_core
     (cluster, one, guard)
 }
 
-/// A waiter at a member that dies hears its grant through another one.
+/// If the member of a waiter dies, its grant arrives through another member.
 #[tokio::test]
 async fn the_member_of_a_waiter_dies() {
     let cluster = EtcdCluster::start().unwrap();
     let (one, two) = (
         clinch(&cluster.url()).await,
-        clinch(&impatient(&cluster)).await,
+        clinch(&with_short_timeout(&cluster)).await,
     );
     for dead in 0..3 {
         let guard = one.lock("a").lease(LONG).acquire().await.unwrap();

@@ -1,5 +1,5 @@
-//! The conformance suite on etcd: one server that the cases share, with a namespace each, one of its
-//! own for cases that restart it, and a cluster of three.
+//! The conformance suite on etcd: a server that the cases share, with one namespace per case; a dedicated
+//! server for cases that restart it; and a cluster of three.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_etcd::EtcdStore;
 use clinch_testkit::conformance::{self, Case, Place, Subject};
 use clinch_testkit::servers::{Etcd, EtcdCluster};
@@ -16,15 +16,15 @@ use clinch_testkit::servers::{Etcd, EtcdCluster};
 fn main() -> std::process::ExitCode {
     conformance::main(vec![
         Box::new(Shared::<Etcd>::new("etcd", Etcd::start)),
-        Box::new(OfItsOwn),
+        Box::new(Dedicated),
         Box::new(Shared::<EtcdCluster>::new("etcd3", EtcdCluster::start)),
     ])
 }
 
-/// What answers `etcdctl`.
+/// Servers that `etcdctl` can reach.
 trait Servers: Send + Sync + 'static {
     fn url(&self) -> String;
-    fn ctl(&self, words: &[&str]) -> Result<String>;
+    fn ctl(&self, args: &[&str]) -> Result<String>;
 }
 
 impl Servers for Etcd {
@@ -32,8 +32,8 @@ impl Servers for Etcd {
         self.url()
     }
 
-    fn ctl(&self, words: &[&str]) -> Result<String> {
-        self.ctl(words)
+    fn ctl(&self, args: &[&str]) -> Result<String> {
+        self.ctl(args)
     }
 }
 
@@ -42,8 +42,8 @@ impl Servers for EtcdCluster {
         self.url()
     }
 
-    fn ctl(&self, words: &[&str]) -> Result<String> {
-        self.ctl(words)
+    fn ctl(&self, args: &[&str]) -> Result<String> {
+        self.ctl(args)
     }
 }
 
@@ -89,16 +89,16 @@ impl<S: Servers> Subject for Shared<S> {
         }))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_etcd::open(&url.parse()?, context).await
     }
 
-    /// The shortest that a server with the usual settings has.
+    /// The minimum of a server with default settings.
     fn lease(&self) -> Duration {
         Duration::from_secs(2)
     }
 
-    /// On a cluster, what could differ there.
+    /// On a cluster, only cases that could behave differently there.
     fn wants(&self, case: &Case) -> bool {
         let groups = [
             "exclusion",
@@ -140,11 +140,11 @@ impl<S: Servers> Place for Namespace<S> {
     }
 }
 
-/// A server for each case: for those that restart it.
-struct OfItsOwn;
+/// A server for each case: for cases that restart it.
+struct Dedicated;
 
 #[async_trait]
-impl Subject for OfItsOwn {
+impl Subject for Dedicated {
     fn name(&self) -> String {
         "etcd_of_its_own".into()
     }
@@ -157,7 +157,7 @@ impl Subject for OfItsOwn {
         Ok(Box::new(Server(Etcd::start()?)))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_etcd::open(&url.parse()?, context).await
     }
 
@@ -188,13 +188,13 @@ impl Place for Server {
     }
 }
 
-/// All keys of a namespace are gone, under its clients.
+/// Deletes all keys of a namespace while its clients use them.
 fn lose(servers: &dyn Servers, namespace: &str) -> Result<bool> {
     servers.ctl(&["del", "--prefix", &format!("{namespace}/")])?;
     Ok(true)
 }
 
-/// Claims, and what hangs on no lease. Words about claims that have ended, and delays, end with theirs.
+/// Claims, and keys without a lease. End records, tombstones and delay keys expire with their leases.
 fn leftovers(servers: &dyn Servers, namespace: &str) -> Result<Vec<String>> {
     let prefix = format!("{namespace}/");
     let fields = servers.ctl(&["get", "--prefix", "--write-out=fields", &prefix])?;
@@ -204,7 +204,7 @@ fn leftovers(servers: &dyn Servers, namespace: &str) -> Result<Vec<String>> {
         if let Some(text) = line.strip_prefix("\"Key\" : ") {
             key = text.to_owned();
         } else if let Some(lease) = line.strip_prefix("\"Lease\" : ") {
-            // A claim has two slashes: the name's own are escaped.
+            // A claim's key has two slashes: those in the name are escaped.
             let claim = key.matches('/').count() > 1;
             if claim || lease == "0" {
                 left.push(format!("{key} on lease {lease}"));

@@ -1,9 +1,9 @@
-//! Who may connect, where to, and what is refused, in one clear line.
+//! Connecting: logins, TLS, members, and clear one-line errors for what is refused.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::disallowed_methods,
-    reason = "a test: it plays the user, who has a runtime"
+    reason = "a test: it acts as a user, who has a runtime"
 )]
 
 mod common;
@@ -16,7 +16,7 @@ use clinch_testkit::servers::{Etcd, EtcdCluster};
 use clinch_testkit::wait::soon;
 use common::{Client, LONG, clinch, until};
 
-/// Takes, waits for, inspects and releases a lock: everything that a client does.
+/// Acquires, waits for, inspects and releases locks: every kind of request.
 async fn works(url: &str) {
     let (one, two) = (clinch(url).await, clinch(url).await);
     let guard = one.lock("a").lease(LONG).acquire().await.unwrap();
@@ -33,7 +33,7 @@ async fn works(url: &str) {
     assert_eq!(one.list("").await.unwrap(), []);
 }
 
-/// Why this URL is refused, as one line.
+/// The error for a URL that must be refused; it is one line.
 async fn refusal(url: &str) -> Error {
     match Client::open(url).await {
         Ok(_) => panic!("it was accepted"),
@@ -54,7 +54,7 @@ async fn passwords_and_users() {
         .start()
         .unwrap();
     works(&server.url()).await;
-    // The least that locks in the namespace `clinch` need; docs/stores/etcd.md has the same.
+    // The minimal rights for locks in the namespace `clinch`, as in docs/stores/etcd.md.
     works(&server.url_as("ann", "p%3Aw1")).await;
     for url in [
         server.url_as("ann", "wr0ng"),
@@ -63,7 +63,7 @@ async fn passwords_and_users() {
     ] {
         let error = match Client::open(&url).await {
             Err(error) => error,
-            // Leases are free for all: the first claim tells.
+            // Leases need no rights, so the first claim is what fails.
             Ok(client) => {
                 let claim = client.mutex("a", LONG);
                 client.store.claim(&claim).await.unwrap_err()
@@ -79,7 +79,7 @@ async fn passwords_and_users() {
     }
 }
 
-/// A login that the server has forgotten is made again, and a claim under way is not lost.
+/// When the login has expired at the server, the client logs in again and keeps its holds.
 #[tokio::test]
 async fn a_login_is_renewed() {
     let server = Etcd::with()
@@ -130,7 +130,7 @@ async fn client_certificates() {
 }
 
 #[tokio::test]
-async fn nobody_is_there() {
+async fn no_server_answers() {
     let error = refusal("etcd://127.0.0.1:1/?timeout=1s").await;
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     assert!(!error.may_have_taken_effect());
@@ -145,7 +145,7 @@ async fn members_are_tried_in_turn() {
     works(&hosts).await;
 }
 
-/// The shortest lease is the server's, and asking for less says so.
+/// The minimum lease is the server's; the error for a shorter one names it.
 #[tokio::test]
 async fn a_lease_below_the_servers_minimum() {
     let server = Etcd::with()
@@ -166,7 +166,7 @@ async fn a_lease_below_the_servers_minimum() {
 }
 
 #[tokio::test]
-async fn the_doctor_knows_the_version_and_the_members() {
+async fn the_doctor_reports_the_version_and_the_members() {
     let cluster = EtcdCluster::start().unwrap();
     let one = clinch(&cluster.url()).await;
     let findings = one.doctor().await.unwrap();
@@ -175,7 +175,7 @@ async fn the_doctor_knows_the_version_and_the_members() {
     assert_eq!(of("leader").severity, Severity::Ok);
     assert_eq!(of("alarms").severity, Severity::Ok);
     let version = of("version");
-    // The tests run on Debian's 3.4.23, which has the bug that is warned of.
+    // The tests run on Debian's 3.4.23, which has the bug that the doctor warns of.
     let old = version.message.contains("3.4.23");
     assert_eq!(version.severity == Severity::Warning, old, "{version:?}");
 }

@@ -1,10 +1,10 @@
-//! What happens to locks when the network fails, or when somebody interferes at the server.
+//! Faults of the network, and interference at the server by other programs.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
-    reason = "a test: it plays the user, who has a runtime"
+    reason = "a test: it acts as a user, who has a runtime"
 )]
 
 mod common;
@@ -18,15 +18,15 @@ use clinch_testkit::servers::Etcd;
 use clinch_testkit::wait::{eventually, soon};
 use common::{Client, LONG, clinch, hold, is_kept, number, proxy, renewal, through, until};
 
-/// A lease that a hold survives if the next connection works.
+/// Long enough for a hold to survive one failed connection.
 const LEASE: Duration = Duration::from_secs(4);
 
-/// The connection in use.
+/// The current connection.
 fn link(proxy: &Proxy) -> Link {
     proxy.links().pop().unwrap()
 }
 
-/// The reply of the claiming transaction is lost, in each way: the claim is repaired, once.
+/// The reply to a claim is lost, in each way: the claim is repeated and granted once.
 #[tokio::test]
 async fn the_reply_of_a_claim_is_lost() {
     let server = Etcd::start().unwrap();
@@ -34,7 +34,7 @@ async fn the_reply_of_a_claim_is_lost() {
     for then in [Then::Reset, Then::Silence, Then::Hold, Then::Stay] {
         let proxy = proxy(&server).await;
         let one = clinch(&through(&proxy)).await;
-        // Its leases are there: from here on a claim is one reply.
+        // Its leases exist now: from here on a claim has one reply.
         let warm = one.lock("warm").lease(LEASE).acquire().await.unwrap();
         warm.release().await.unwrap();
         link(&proxy).swallow(1, then);
@@ -55,7 +55,7 @@ async fn the_reply_of_a_claim_is_lost() {
     }
 }
 
-/// The reply of a release is lost: repeated, it says the same.
+/// The reply to a release is lost: the repeated release has the same result.
 #[tokio::test]
 async fn the_reply_of_a_release_is_lost() {
     let server = Etcd::start().unwrap();
@@ -76,7 +76,7 @@ async fn the_reply_of_a_release_is_lost() {
     assert_eq!(before.ending, Ending::Released);
 }
 
-/// The same, where others have held it meanwhile, so that the last word at the server is theirs.
+/// The same, but other clients have held the lock meanwhile and replaced the end record.
 #[tokio::test]
 async fn the_reply_of_a_release_is_lost_and_others_come_between() {
     let server = Etcd::start().unwrap();
@@ -96,7 +96,7 @@ async fn the_reply_of_a_release_is_lost_and_others_come_between() {
     assert_eq!(end, ReleaseReply::Released);
 }
 
-/// A claim whose reply was lost is withdrawn: whatever of it is still under way comes too late.
+/// A claim whose reply was lost is withdrawn: copies still under way arrive too late.
 #[tokio::test]
 async fn a_claim_with_a_lost_reply_is_withdrawn() {
     let server = Etcd::start().unwrap();
@@ -117,14 +117,14 @@ async fn a_claim_with_a_lost_reply_is_withdrawn() {
         matches!(late, ClaimReply::Gone(LostReason::Released)),
         "{late:?}"
     );
-    // Also for one that has forgotten all about it: the refusal is at the server.
+    // Also without the client's ledger: the tombstone is at the server.
     let keys = server
         .ctl(&["get", "--prefix", "--keys-only", "clinch/a.!gone-"])
         .unwrap();
     assert!(keys.contains(&claim.request.to_string()), "{keys}");
 }
 
-/// A lease that somebody revokes takes the hold with it, and the holder learns it at its next renewal.
+/// A lease revoked by another program ends the hold; the holder detects it at its next renewal.
 #[tokio::test]
 async fn a_lease_revoked_from_outside() {
     let server = Etcd::start().unwrap();
@@ -143,7 +143,7 @@ async fn a_lease_revoked_from_outside() {
     let next = two.lock("a").lease(LONG).acquire().await.unwrap();
     assert!(number(&next) > number(&guard));
     assert_eq!(next.predecessor().unwrap().ending, Ending::Expired);
-    // The client goes on with another lease.
+    // The client continues with a new lease.
     assert!(
         one.lock("b")
             .lease(LEASE)
@@ -154,7 +154,7 @@ async fn a_lease_revoked_from_outside() {
     );
 }
 
-/// A key that somebody deletes is a lost hold, though its lease lives on with another one.
+/// A key deleted by another program is a lost hold, although its lease lives on for another hold.
 #[tokio::test]
 async fn a_key_deleted_from_outside() {
     let server = Etcd::start().unwrap();
@@ -166,7 +166,7 @@ async fn a_key_deleted_from_outside() {
     is_kept(&other, LEASE).await;
 }
 
-/// The same with a lock-delay: it begins with the loss, and ends, though its lease lives on.
+/// The same with a lock-delay: it begins with the loss and ends, although its lease lives on.
 #[tokio::test]
 async fn a_lock_delay_after_a_deleted_key_ends() {
     let server = Etcd::start().unwrap();
@@ -195,7 +195,7 @@ async fn a_lock_delay_after_a_deleted_key_ends() {
     assert!(!guard.is_valid() && next.is_valid() && other.is_valid());
 }
 
-/// What a waiter has yet to hear is compacted away while its connection is broken.
+/// Events that a waiter has not received yet are compacted while its connection is broken.
 #[tokio::test]
 async fn a_compaction_while_waiting() {
     let server = Etcd::start().unwrap();
@@ -224,7 +224,7 @@ async fn a_compaction_while_waiting() {
     }
 }
 
-/// A watch that begins in a compacted past is refused by the server; whoever waits begins anew.
+/// The watch stream breaks while many claims wait: each waiter lists again and watches from there.
 #[tokio::test]
 async fn a_stream_that_breaks_while_many_wait() {
     let server = Etcd::start().unwrap();
@@ -249,7 +249,7 @@ async fn a_stream_that_breaks_while_many_wait() {
     }
 }
 
-/// A renewal with another lease moves the key to another lease, and keeps its number.
+/// A renewal with another length moves the key to another lease and keeps its sequence number.
 #[tokio::test]
 async fn a_renewal_with_another_length() {
     let server = Etcd::start().unwrap();
@@ -267,7 +267,7 @@ async fn a_renewal_with_another_length() {
     assert_eq!(view.holders[0].token.unwrap().seq(), grant.seq);
 }
 
-/// Nothing is left for ever: every key of ours hangs on a lease, and the words on one that ends.
+/// No key is left behind: every key is attached to a lease, end records to one that is not extended.
 #[tokio::test]
 async fn every_key_hangs_on_a_lease() {
     let server = Etcd::start().unwrap();
@@ -285,7 +285,7 @@ async fn every_key_hangs_on_a_lease() {
     assert!(all.contains(".!ended"));
     assert!(!all.contains("\"Lease\" : 0\n"), "{all}");
     one.close().await.unwrap();
-    eventually("everything is forgotten", async || {
+    eventually("all keys have expired", async || {
         let all = server
             .ctl(&["get", "--prefix", "--keys-only", "clinch/"])
             .unwrap();

@@ -1,19 +1,19 @@
-//! Random steps give the same answers on etcd as on the reference store.
+//! Random sequences of operations give the same replies on etcd as on the reference store.
 //!
-//! Time does not pass in it. What ends by itself is in the conformance suite.
+//! Time does not pass in this test; the conformance suite covers expiry.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;
 
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store};
+use clinch_core::store::{Admin, OpenContext};
 use clinch_testkit::model::{Real, Said, Time, play};
 use clinch_testkit::servers::Etcd;
 
 struct Server(Etcd);
 
 impl Real for Server {
-    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_etcd::open(&self.0.url().parse()?, context).await
     }
 

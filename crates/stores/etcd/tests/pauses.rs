@@ -1,4 +1,4 @@
-//! The server stands still, and clients do, for half a lease and for two.
+//! The server and clients are paused, for half a lease and for two leases.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;

@@ -1,44 +1,37 @@
-//! Settings of the server that would break a promise.
-
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+//! Settings of the server that would break a guarantee.
 
 use clinch_core::store::{Finding, Severity};
-use clinch_core::{Clock, ErrorKind, Result, sequence_micros};
+use clinch_core::{ErrorKind, Result};
 
+use crate::columns;
 use crate::config::Config;
-use crate::pool::Pool;
-use crate::row::optional;
+use crate::connection::Pool;
 use crate::server::Server;
-use crate::sql::{NOW, Sql};
+use crate::sql::Sql;
 
-/// A way to the server that is longer than this makes every lock slow.
-const SLOW: Duration = Duration::from_millis(100);
-/// Clocks that differ by more than this are worth a word, in microseconds.
-const APART: u64 = 1_000_000;
-/// A session that ends sooner when it idles makes every lock after a pause slow.
+/// If idle sessions end sooner, every lock after a pause is slow.
 const SHORT_WAIT: u64 = 60;
-/// A transaction that has been open for longer keeps others from its rows, in seconds.
+/// A transaction that is open for longer blocks others from its rows, in seconds.
 const OLD_TRANSACTION: u64 = 5;
 
-/// Looks at the server.
+/// Examines the server.
 pub(crate) async fn examine(pool: &Pool, config: &Config) -> Result<Vec<Finding>> {
-    let server = Server::ask(pool).await?;
-    let mut findings = vec![identity(&server, pool), latency(pool).await?];
-    findings.push(clock(pool).await?);
-    findings.push(durability(&server));
-    findings.push(tables(pool).await?);
+    let server = Server::read(pool).await?;
+    let mut findings = vec![
+        identity(&server, pool),
+        durability(&server),
+        tables(pool).await?,
+    ];
     findings.push(connections(&server, pool, config).await?);
     findings.extend(sessions(&server));
     findings.push(transactions(pool).await);
-    findings.push(races(pool));
     Ok(findings)
 }
 
 fn identity(server: &Server, pool: &Pool) -> Finding {
     let comment = server.setting("version_comment").unwrap_or_default();
-    let message = format!("{} is {} {comment}", pool.to(), server.version());
-    match server.check(pool.to()) {
+    let message = format!("{} is {} {comment}", pool.address(), server.version());
+    match server.check(pool.address()) {
         Err(error) => finding(
             Severity::Broken,
             "server",
@@ -53,49 +46,6 @@ fn identity(server: &Server, pool: &Pool) -> Finding {
         ),
         Ok(()) => finding(Severity::Ok, "server", message, ""),
     }
-}
-
-async fn latency(pool: &Pool) -> Result<Finding> {
-    let clock = Clock::boot();
-    let mut best = Duration::MAX;
-    for _ in 0..3 {
-        let sent = clock.now();
-        number(pool, "SELECT 1").await?;
-        best = best.min(clock.now().since(sent));
-    }
-    let message = format!("the server answers in {best:?}");
-    Ok(match best > SLOW {
-        true => finding(
-            Severity::Warning,
-            "latency",
-            message,
-            "choose leases of many times that, or a nearer server",
-        ),
-        false => finding(Severity::Ok, "latency", message, ""),
-    })
-}
-
-async fn clock(pool: &Pool) -> Result<Finding> {
-    let before = sequence_micros();
-    let theirs = number(pool, &format!("SELECT {NOW}")).await?.unwrap_or(0);
-    let after = sequence_micros();
-    let apart = before
-        .saturating_sub(theirs)
-        .max(theirs.saturating_sub(after));
-    let message = format!(
-        "the server's clock and this machine's are {:?} apart",
-        Duration::from_micros(apart)
-    );
-    Ok(match apart > APART {
-        true => finding(
-            Severity::Warning,
-            "clock",
-            message,
-            "leases are counted by the server's clock alone; if that one is wrong, let it be set \
-             slowly: a step forward ends leases early",
-        ),
-        false => finding(Severity::Ok, "clock", message, ""),
-    })
 }
 
 fn durability(server: &Server) -> Finding {
@@ -158,10 +108,10 @@ async fn connections(server: &Server, pool: &Pool, config: &Config) -> Result<Fi
         .query(&Sql::new("SHOW STATUS LIKE 'Threads_connected'"))
         .await;
     let row = reply
-        .map_err(|trouble| trouble.into_error(pool.to()))?
+        .map_err(|error| pool.error(error))?
         .into_first_row()
         .unwrap_or_default();
-    let used = row.into_iter().nth(1).and_then(optional).flatten();
+    let used = row.into_iter().nth(1).and_then(columns::number).flatten();
     let used = used.unwrap_or(0);
     // The pool, and two more while claims of this process wait.
     let need = config.pool as u64 + 2;
@@ -184,7 +134,7 @@ fn sessions(server: &Server) -> Option<Finding> {
         finding(
             Severity::Warning,
             "sessions",
-            format!("wait_timeout is {wait} s; clinch asks for more for its own sessions"),
+            format!("wait_timeout is {wait} s; clinch sets more for its own sessions"),
             "if something in between ends idle connections, each pause costs a new one",
         )
     })
@@ -199,7 +149,7 @@ async fn transactions(pool: &Pool) -> Finding {
         Ok(Some(0)) => finding(
             Severity::Ok,
             "transactions",
-            "nobody keeps rows locked".to_owned(),
+            "no transaction keeps rows locked".to_owned(),
             "",
         ),
         Ok(count) => finding(
@@ -223,32 +173,16 @@ async fn transactions(pool: &Pool) -> Finding {
     }
 }
 
-fn races(pool: &Pool) -> Finding {
-    let deadlocks = pool.races.deadlocks.load(Ordering::Relaxed);
-    let others = pool.races.others.load(Ordering::Relaxed);
-    finding(
-        Severity::Ok,
-        "repeats",
-        format!(
-            "this client has repeated {deadlocks} statements after deadlocks, {others} after other conflicts"
-        ),
-        "",
-    )
-}
-
 async fn number(pool: &Pool, text: &str) -> Result<Option<u64>> {
     let reply = pool.query(&Sql::new(text)).await;
-    let value = reply
-        .map_err(|trouble| trouble.into_error(pool.to()))?
-        .into_first_value();
-    Ok(value.and_then(optional).flatten())
+    let value = reply.map_err(|error| pool.error(error))?.into_first_value();
+    Ok(value.and_then(columns::number).flatten())
 }
 
 fn finding(severity: Severity, subject: &str, message: String, advice: &str) -> Finding {
-    Finding {
-        severity,
-        subject: subject.into(),
-        message,
-        advice: (!advice.is_empty()).then(|| advice.to_owned()),
+    let finding = Finding::new(severity, subject, message);
+    match advice {
+        "" => finding,
+        advice => finding.with_advice(advice),
     }
 }

@@ -1,49 +1,45 @@
 //! Errors of the server and of the connection, and what they mean for a lock.
 
 use clinch_core::{Effect, Error, ErrorKind};
+use clinch_table::Failure;
 
-/// Why a request has no whole reply.
+/// Why a request has no complete response.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// The server has refused a statement: its code, and what it says.
+pub(crate) enum RequestError {
+    /// The server has refused a statement: its code and message.
     Refused(u16, String),
     /// It was never sent.
     Unsent(Error),
-    /// It was sent, or may have been, and there is no answer.
+    /// It was sent, or may have been, and there is no reply.
     Lost(String),
 }
 
-/// The row is locked by somebody else's transaction, or two of them wait for each other, or the row
-/// has changed since: the statement was rolled back and can be sent again.
+/// A deadlock; a row that another transaction keeps locked; a row that has changed since; a duplicate key.
+/// The statement was rolled back and can be sent again.
 const AGAIN: [u16; 4] = [1213, 1205, 1020, 1062];
-/// The server was stopping, or somebody ended the statement or the connection: perhaps after it had
-/// done its work.
+/// The server was stopping, or the statement or the connection was killed: perhaps after the statement was
+/// applied.
 const UNSURE: [u16; 12] = [
     1053, 1152, 1158, 1159, 1160, 1161, 1180, 1317, 1927, 1969, 2013, 3024,
 ];
-/// The server takes no writes now, or has no room: it has done nothing.
+/// The server takes no writes now, or has no room: nothing was applied.
 const NOT_NOW: [u16; 9] = [1021, 1040, 1114, 1203, 1206, 1290, 1792, 1836, 3100];
 /// The server takes no writes: it may be the old primary after a switch, and the address may lead to
 /// another one by now.
 const READ_ONLY: [u16; 4] = [1290, 1792, 1836, 3100];
-/// The user may not do that.
+/// The user lacks a right.
 const DENIED: [u16; 8] = [1044, 1045, 1142, 1143, 1227, 1370, 1698, 1820];
 /// A table of ours is missing, or has other columns.
 const FOREIGN_TABLES: [u16; 5] = [1054, 1072, 1136, 1146, 1364];
 
-impl Trouble {
-    /// Whether the same statement can be sent again, because it has surely done nothing.
-    pub(crate) fn is_race(&self) -> bool {
+impl RequestError {
+    /// Whether the statement was rolled back and can be sent again.
+    fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused(code, _) if AGAIN.contains(code))
     }
 
-    /// Whether it was a deadlock, or a wait for a lock that was too long.
-    pub(crate) fn is_deadlock(&self) -> bool {
-        matches!(self, Self::Refused(1213, _))
-    }
-
-    /// Whether the request may take effect later than now.
-    pub(crate) fn is_unanswered(&self) -> bool {
+    /// Whether the request may have taken effect, or may still.
+    fn is_unanswered(&self) -> bool {
         match self {
             Self::Lost(_) => true,
             Self::Refused(code, _) => UNSURE.contains(code),
@@ -51,7 +47,7 @@ impl Trouble {
         }
     }
 
-    /// Whether somebody has ended the statement.
+    /// Whether the statement was killed.
     pub(crate) fn is_interrupted(&self) -> bool {
         matches!(self, Self::Refused(1317 | 1969 | 3024, _))
     }
@@ -61,12 +57,12 @@ impl Trouble {
         matches!(self, Self::Refused(code, _) if READ_ONLY.contains(code))
     }
 
-    /// Whether a table is not there.
+    /// Whether a table is missing.
     pub(crate) fn is_missing_table(&self) -> bool {
         matches!(self, Self::Refused(1146, _))
     }
 
-    /// Whether the user may not do this.
+    /// Whether the user lacks a right.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, Self::Refused(code, _) if DENIED.contains(code))
     }
@@ -76,6 +72,17 @@ impl Trouble {
         // 1205 rolls back the statement only: a transaction may still be open.
         let usable = |code| !UNSURE.contains(code) && *code != 1205 && !READ_ONLY.contains(code);
         matches!(self, Self::Refused(code, _) if usable(code))
+    }
+
+    /// For the table.
+    pub(crate) fn into_failure(self, to: &str) -> Failure {
+        let make = match &self {
+            Self::Refused(1213, _) => Failure::deadlock,
+            _ if self.is_conflict() => Failure::conflict,
+            _ if self.is_unanswered() => Failure::unanswered,
+            _ => Failure::refused,
+        };
+        make(self.into_error(to))
     }
 
     /// For a caller.
@@ -103,7 +110,7 @@ fn refused(code: u16, text: &str) -> Error {
         code if READ_ONLY.contains(&code) => made(ErrorKind::Unreachable)
             .with_advice("it takes no writes: is it a replica by now?"),
         code if AGAIN.contains(&code) => made(ErrorKind::Unreachable)
-            .with_advice("somebody keeps the lock's row locked: look for an open transaction"),
+            .with_advice("another transaction keeps the lock's row locked: look for an open one"),
         code if NOT_NOW.contains(&code) => made(ErrorKind::Unreachable),
         code if DENIED.contains(&code) => made(ErrorKind::Denied).with_advice(
             "the user needs SELECT, INSERT, UPDATE and DELETE on the tables of docs/stores/mysql.md",
@@ -114,7 +121,7 @@ fn refused(code: u16, text: &str) -> Error {
     }
 }
 
-impl From<mysql_async::Error> for Trouble {
+impl From<mysql_async::Error> for RequestError {
     fn from(error: mysql_async::Error) -> Self {
         match error {
             mysql_async::Error::Server(server) => Self::Refused(server.code, server.message),
@@ -132,7 +139,10 @@ pub(crate) fn connecting(error: mysql_async::Error, to: &str) -> Error {
                 (ErrorKind::Denied, "check the user and the password")
             }
             3159 => (ErrorKind::Denied, "the server wants TLS: add ?tls=on"),
-            1251 | 2059 => (ErrorKind::Denied, "the user's way of login is not known"),
+            1251 | 2059 => (
+                ErrorKind::Denied,
+                "the user's authentication plugin is not supported",
+            ),
             1040 | 1203 => (
                 ErrorKind::Unreachable,
                 "raise max_connections, or use a smaller pool=",
@@ -158,14 +168,7 @@ pub(crate) fn connecting(error: mysql_async::Error, to: &str) -> Error {
         .with_source(error)
 }
 
-/// A row that no clinch has written.
-pub(crate) fn damaged(name: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, "its row cannot be read")
-        .with_name(name)
-        .with_advice("was it written by hand, or by another version of clinch?")
-}
-
-/// In one line, and without the words that the driver says twice before each error of the network.
+/// On one line, without the prefix that the driver repeats before each network error.
 fn one_line(text: &str) -> String {
     let text = text.replace("Input/output error: ", "");
     text.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -1,42 +1,36 @@
 //! The MySQL and MariaDB store of clinch: a lock table done right.
 //!
-//! A name is one row, touched by its primary key only. An uncontended lock is one statement to take
-//! and one to give up. Reading order of the source: `schema` and `row` (what is kept), `sql` (the
-//! statements), `store`, `group` (the order of steps), `short` and `general` (the two ways; `steps`
-//! is what the second one works out), `late` (copies of claims that
-//! arrive late), `known`, `quiet` and `recent` (what makes them cheaper), `turn` (what makes the second
-//! fair), `bell` (how waiters are woken), `renewals`, `events`,
-//! `reaper`. The other locks that users of MySQL know are in `forms`.
+//! A name is one row, touched by its primary key only. An uncontended lock is one statement to take and one to
+//! release. What happens to a row, and when, is in `clinch-table`; this crate is its dialect for MySQL.
+//!
+//! Reading order of the source: `open`, `schema` and `columns` (what is stored), `dialect` (which statement is in
+//! which file), `claim`, `release`, `renew` (one statement each), `rows` (read and compare-and-set), `priority`
+//! (against starvation), `wakes` (how waiters are woken), `connection`. Other lock patterns that users of MySQL
+//! know are in [`patterns`].
 
-mod bell;
+mod claim;
+mod cleanup;
+mod columns;
 mod config;
+mod connection;
+mod dialect;
 mod doctor;
 mod error;
 mod events;
-mod floor;
-pub mod forms;
-mod general;
-mod group;
+mod info;
 mod inspect;
-mod known;
-mod late;
 mod open;
-mod options;
-mod pool;
-mod promises;
-mod quiet;
-mod reaper;
-mod recent;
-mod renewals;
-mod row;
+pub mod patterns;
+mod priority;
+#[doc(hidden)]
+pub mod raw;
+mod release;
+mod renew;
+mod rows;
 mod schema;
 mod server;
-mod short;
 mod sql;
-mod steps;
-mod store;
-mod turn;
+mod wakes;
 
 pub use open::{open, stores};
 pub use schema::schema;
-pub use store::MySqlStore;

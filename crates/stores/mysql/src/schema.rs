@@ -1,10 +1,10 @@
-//! The tables, and how a database comes to have them.
+//! The tables, and how they are created.
 
 use clinch_core::{Error, ErrorKind, Result};
 
-use crate::error::Trouble;
-use crate::pool::Pool;
-use crate::row::optional;
+use crate::columns::next_number;
+use crate::connection::Pool;
+use crate::error::RequestError;
 use crate::sql::{NOW, Sql};
 
 /// The version of the tables.
@@ -16,7 +16,7 @@ const BEFORE: u64 = 1;
 const VERSION_ROW: &str = "";
 
 /// Names are bytes: `A` is not `a`, and a trailing blank counts. `clinch_events` is written only
-/// while somebody watches.
+/// while a client watches. `seq` is the version of a row, `token` its last sequence number.
 const TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS clinch_meta (
     ns            VARBINARY(64)   NOT NULL,
@@ -50,7 +50,7 @@ const TABLES: [&str; 3] = [
 ) ENGINE=InnoDB",
 ];
 
-/// The tables as SQL, for whoever makes them by hand; `clinch doctor --print-schema` prints it.
+/// The tables as SQL, to create them by hand; `clinch doctor --print-schema` prints it.
 ///
 /// ```
 /// let schema = clinch_mysql::schema();
@@ -64,69 +64,63 @@ pub fn schema() -> String {
     text
 }
 
-/// Makes the tables if they are missing, and refuses those of another version.
-pub(crate) async fn ensure(pool: &Pool) -> Result<()> {
-    let version = match version(pool).await {
-        Ok(Some(version)) => version,
+/// Creates the tables if they are missing, and refuses those of a newer version. Returns the server's clock.
+pub(crate) async fn ensure(pool: &Pool) -> Result<Option<u64>> {
+    let (version, now) = match version(pool).await {
+        Ok(Some((version, now))) => (version, now),
         Ok(None) => {
             create(pool).await?;
-            VERSION
+            (VERSION, None)
         }
-        Err(trouble) if trouble.is_missing_table() => {
+        Err(error) if error.is_missing_table() => {
             create(pool).await?;
-            version(pool)
-                .await
-                .map_err(|trouble| trouble.into_error(pool.to()))?
-                .unwrap_or(0)
+            let read = version(pool).await.map_err(|error| pool.error(error))?;
+            read.unwrap_or((0, None))
         }
-        Err(trouble) => return Err(trouble.into_error(pool.to())),
+        Err(error) => return Err(pool.error(error)),
     };
     if version == BEFORE {
         let raise = Sql::new("UPDATE clinch_meta SET version=GREATEST(version,?) WHERE ns=?")
             .with(VERSION)
             .bytes(VERSION_ROW.as_bytes());
         let raised = pool.query(&raise).await;
-        raised.map_err(|trouble| trouble.into_error(pool.to()))?;
-        return Ok(());
+        raised.map_err(|error| pool.error(error))?;
+        return Ok(now);
     }
     if version != VERSION {
         return Err(Error::new(
             ErrorKind::Corrupt,
             format!(
-                "the tables were made by a newer clinch (format {version}, this one knows {VERSION}); \
+                "the tables were made by a newer clinch (format {version}, this one supports {VERSION}); \
                  they were left untouched"
             ),
         )
         .with_advice("upgrade clinch, or use another database"));
     }
-    Ok(())
+    Ok(now)
 }
 
-async fn version(pool: &Pool) -> Result<Option<u64>, Trouble> {
+/// The version of the tables, and the server's clock.
+async fn version(pool: &Pool) -> Result<Option<(u64, Option<u64>)>, RequestError> {
     let sql = Sql::new(format!("SELECT version,{NOW} FROM clinch_meta WHERE ns=?"))
         .bytes(VERSION_ROW.as_bytes());
     let row = pool.query(&sql).await?.into_first_row();
     let mut values = row.unwrap_or_default().into_iter();
-    let mut number = || values.next().and_then(optional).flatten();
-    let (version, now) = (number(), number());
-    // So that the first claim can say how late it may arrive.
-    if let Some(now) = now {
-        pool.late.heard(now);
-    }
-    Ok(version)
+    let version = next_number(&mut values);
+    Ok(version.map(|version| (version, next_number(&mut values))))
 }
 
 /// Several clients may do this at once: each statement leaves what is there.
 async fn create(pool: &Pool) -> Result<()> {
     for statement in schema().split(";\n").filter(|text| !text.is_empty()) {
         let made = pool.query(&Sql::new(statement)).await;
-        if let Err(trouble) = made {
-            let denied = trouble.is_denied();
-            let error = trouble.into_error(pool.to());
+        if let Err(error) = made {
+            let denied = error.is_denied();
+            let error = pool.error(error);
             return Err(match denied {
                 true => error.with_advice(
-                    "the tables are missing and this user may not make them: have somebody run \
-                     what `clinch doctor --print-schema` prints",
+                    "the tables are missing and this user may not create them: run what `clinch \
+                     doctor --print-schema` prints as another user",
                 ),
                 false => error,
             });

@@ -1,11 +1,11 @@
-//! What a server is, and whether locks can live there.
+//! The settings of a server, and whether locks can live there.
 
 use std::collections::HashMap;
 
 use clinch_core::{Error, ErrorKind, Result};
 use mysql_async::Value;
 
-use crate::pool::Pool;
+use crate::connection::Pool;
 use crate::sql::Sql;
 
 /// The oldest servers that are accepted.
@@ -17,20 +17,18 @@ const SETTINGS: &str = "'version','version_comment','read_only','super_read_only
     'innodb_flush_log_at_trx_commit','sync_binlog','log_bin','max_connections','wait_timeout',\
     'innodb_read_only'";
 
-/// What a server says of itself.
+/// The settings of a server.
 #[derive(Debug)]
 pub(crate) struct Server {
     settings: HashMap<String, String>,
 }
 
 impl Server {
-    /// Asks it.
-    pub(crate) async fn ask(pool: &Pool) -> Result<Self> {
+    /// Reads them.
+    pub(crate) async fn read(pool: &Pool) -> Result<Self> {
         let sql = format!("SHOW VARIABLES WHERE Variable_name IN ({SETTINGS})");
         let reply = pool.query(&Sql::new(sql)).await;
-        let rows = reply
-            .map_err(|trouble| trouble.into_error(pool.to()))?
-            .into_rows();
+        let rows = reply.map_err(|error| pool.error(error))?.into_rows();
         let pair = |row: Vec<Value>| {
             let mut values = row.into_iter();
             Some((text(values.next()?)?, text(values.next()?)?))
@@ -63,7 +61,7 @@ impl Server {
 
     /// Major and minor.
     fn number_of_version(&self) -> Option<(u32, u32)> {
-        // Some servers put 5.5.5- before it, for old replicas.
+        // Some servers prefix it with 5.5.5-, for old replicas.
         let text = self.version();
         let text = text.strip_prefix("5.5.5-").unwrap_or(text);
         let mut parts = text.split(['.', '-']);
@@ -71,9 +69,9 @@ impl Server {
     }
 
     /// Refuses servers on which locks would not be locks.
-    pub(crate) fn check(&self, to: &str) -> Result<()> {
+    pub(crate) fn check(&self, address: &str) -> Result<()> {
         let refused = |text: String, advice: &str| {
-            let text = format!("{to}: {text}");
+            let text = format!("{address}: {text}");
             Err(Error::new(ErrorKind::Unsupported, text).with_advice(advice))
         };
         let oldest = match self.is_mariadb() {
@@ -83,7 +81,7 @@ impl Server {
         if self.version().contains("TiDB") {
             return refused(
                 format!("{} is not MySQL", self.version()),
-                "clinch knows MySQL and MariaDB",
+                "clinch supports MySQL and MariaDB",
             );
         }
         if self
@@ -108,7 +106,8 @@ impl Server {
             return refused(
                 "the server is a node of a Galera cluster".to_owned(),
                 "nodes commit without having seen each other's last writes, and may lose committed \
-                 ones: a lock there is only a wish; use a server outside of it, or another store",
+                 ones, so a lock there is not reliable; use a server outside of it, or another \
+                 store",
             );
         }
         let group = self.setting("group_replication_group_name");

@@ -1,5 +1,5 @@
 //! A client that takes a name again and again does it by the version that it has left: as long as
-//! nobody else comes, and nobody watches.
+//! no other client comes, and no client watches.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -36,8 +36,11 @@ async fn until_known(server: &MariaDb, client: &Client, name: &str) -> Grant {
         let before = server.status("Com_insert").unwrap();
         let grant = pair(client, name).await;
         assert!(grant.seq > last.seq);
-        let told = grant.predecessor.as_ref().unwrap();
-        assert_eq!((told.seq, told.ending), (last.seq, Ending::Released));
+        let last_hold = grant.predecessor.as_ref().unwrap();
+        assert_eq!(
+            (last_hold.seq, last_hold.ending),
+            (last.seq, Ending::Released)
+        );
         last = grant;
         server.status("Com_insert").unwrap() == before
     })
@@ -50,13 +53,13 @@ async fn what_others_did_meanwhile_is_seen() {
     let server = MariaDb::start().unwrap();
     let (one, other) = (Client::at(&server).await, Client::at(&server).await);
     let mine = until_known(&server, &one, "a").await;
-    // Somebody else had it in between.
+    // Another client had it in between.
     let theirs = pair(&other, "a").await;
     assert!(theirs.seq > mine.seq);
     let again = pair(&one, "a").await;
     assert!(again.seq > theirs.seq);
     assert_eq!(again.predecessor.unwrap().seq, theirs.seq);
-    // Somebody else has it.
+    // Another client has it.
     until_known(&server, &one, "a").await;
     let claim = other.mutex("a", LONG);
     let theirs = other.granted(&claim).await;
@@ -98,7 +101,7 @@ async fn a_row_that_is_gone_is_made_anew() {
     all_free(&server).await;
 }
 
-/// Whoever begins to watch sees all that a busy client does from then on.
+/// A new watcher sees all that a busy client does from then on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watcher_misses_nothing_of_a_busy_client() {
     let server = MariaDb::start().unwrap();

@@ -1,8 +1,8 @@
 //! The lock table as it is usually written, which deadlocks: the reason why ours is another one.
 //!
-//! A row is inserted to acquire and deleted to release, in REPEATABLE READ, the default. Whoever
-//! looks for the row of a free lock locks the gap where it would be, whoever inserts waits for the
-//! gaps of the others; and of those who wait for one inserted row, two get a share of it when it
+//! A row is inserted to acquire and deleted to release, in REPEATABLE READ, the default. A client that
+//! looks for the row of a free lock locks the gap where it would be, one that inserts waits for the
+//! gaps of the others; and of those that wait for one inserted row, two get a share of it when it
 //! is deleted, and each then wants all.
 #![allow(
     clippy::unwrap_used,

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::Result;
-use clinch_mysql::MySqlStore;
 use clinch_testkit::conformance::{self, Place};
 use clinch_testkit::servers::MariaDb;
 use clinch_testkit::subjects::restarts;
@@ -17,7 +16,7 @@ use clinch_testkit::subjects::restarts;
 type OnServers = clinch_testkit::subjects::OnServers<common::Ours>;
 
 fn main() -> std::process::ExitCode {
-    let own = OnServers::own("mysql_own", MySqlStore::describe(), |_| {
+    let own = OnServers::own("mysql_own", clinch_mysql::stores().remove(0), |_| {
         Ok(Database {
             server: Arc::new(MariaDb::start()?),
             database: "clinch".into(),
@@ -47,7 +46,7 @@ fn shared(name: &'static str, parameters: &'static str) -> OnServers {
             parameters,
         })
     };
-    OnServers::own(name, MySqlStore::describe(), place)
+    OnServers::own(name, clinch_mysql::stores().remove(0), place)
         // Each grant and renewal waits for a commit, and the cases share one disk.
         .lease(Duration::from_secs(2))
         .cases(|case| !restarts(case))

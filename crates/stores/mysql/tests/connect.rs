@@ -15,8 +15,8 @@ use clinch_testkit::servers::{MariaDb, Port, on_free_port};
 use common::{Client, LONG, hold};
 
 #[tokio::test]
-async fn wrong_urls_are_refused_with_a_word() {
-    for (url, word) in [
+async fn wrong_urls_are_refused_with_a_reason() {
+    for (url, reason) in [
         ("mysql:host", "has no //"),
         ("mysql://host", "database is missing"),
         ("mysql://host/db?pol=8", "no parameter \"pol\""),
@@ -31,7 +31,10 @@ async fn wrong_urls_are_refused_with_a_word() {
         let error = opened.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
         let text = error.to_string();
-        assert!(text.contains(word) && text.starts_with("mysql:"), "{text}");
+        assert!(
+            text.contains(reason) && text.starts_with("mysql:"),
+            "{text}"
+        );
     }
 }
 
@@ -46,7 +49,7 @@ async fn wrong_passwords_and_databases_are_refused_and_not_shown() {
 }
 
 #[tokio::test]
-async fn a_user_without_rights_is_told_what_to_do_and_then_needs_few() {
+async fn a_user_without_rights_gets_advice_and_then_needs_few() {
     let server = MariaDb::start().unwrap();
     let error = Client::refusal(&server.limited_url()).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
@@ -60,7 +63,7 @@ async fn a_user_without_rights_is_told_what_to_do_and_then_needs_few() {
     other.queued(&second).await;
     let mut wakes = other.store.wakes(&second);
     client.store.release(&hold(&first, &grant)).await.unwrap();
-    // The bell needs no more rights.
+    // Waiting needs no more rights.
     let wake = clinch_testkit::wait::soon("the wake", wakes.next()).await;
     assert!(
         matches!(wake, Some(clinch_core::store::Wake::Granted(_))),
@@ -158,11 +161,11 @@ async fn a_node_among_many_that_write_is_refused() {
     let server = one_of_many();
     let error = Client::refusal(&server.limited_url()).await;
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    let word = match MariaDb::is_mysql() {
+    let reason = match MariaDb::is_mysql() {
         true => "several primaries",
         false => "Galera",
     };
-    assert!(error.to_string().contains(word), "{error}");
+    assert!(error.to_string().contains(reason), "{error}");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn killed_connections_at_each_step_cost_no_lock() {
     let lock = other.lock("a").lease(LEASE);
     let waiting = tokio::spawn(async move { lock.acquire().await });
     waits(&watch, "a").await;
-    // The bell, too.
+    // The parked connection, too.
     server.kill_connections().unwrap();
     let before = number(&guard);
     assert!(guard.is_valid());
@@ -149,11 +149,11 @@ async fn a_closed_client_leaves_no_connection() {
     let guard = one.lock("a").lease(LONG).acquire().await.unwrap();
     let lock = other.lock("a").lease(LONG);
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    eventually("a bell", async || {
-        let bells = server
+    eventually("a parked connection", async || {
+        let parked = server
             .sql("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%GET_LOCK%'")
             .unwrap();
-        bells.trim() != "0"
+        parked.trim() != "0"
     })
     .await;
     waiting.abort();
@@ -184,11 +184,11 @@ async fn waiters_of_one_process_share_two_connections() {
         let sql = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE {text}");
         server.sql(&sql).unwrap().trim().parse::<usize>().unwrap()
     };
-    eventually("a bell", async || {
+    eventually("a parked connection", async || {
         count("info LIKE '%GET_LOCK%clinch%'") > 1
     })
     .await;
-    // A few of the holder, who asks for one thing after the other, two of the waiter, two of its bell.
+    // A few of the holder, which sends one request after the other, two of the waiter, two for its wakes.
     assert!(count("user='clinch'") <= 12);
     for guard in guards {
         guard.release().await.unwrap();
@@ -198,7 +198,7 @@ async fn waiters_of_one_process_share_two_connections() {
     }
 }
 
-/// The network drops eight idle connections without a word. The first request finds out, and the
+/// The network drops eight idle connections silently. The first request finds out, and the
 /// others are not tried one after the other.
 #[tokio::test]
 async fn silent_connections_cost_one_timeout() {

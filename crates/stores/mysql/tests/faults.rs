@@ -96,7 +96,7 @@ async fn a_lost_reply_to_a_try_is_never_reported_as_taken() {
         let lock = world.clinch.lock("a").lease(LEASE);
         let tried = soon("an answer", lock.try_acquire()).await;
         world.proxy.heal();
-        // Held, or not known; but nobody else holds it, so "no" would be a lie.
+        // Held, or not known; but no other client holds it, so "no" would be wrong.
         assert!(!matches!(tried, Ok(None)), "{then:?}");
         drop(tried);
         world.is_free().await;
@@ -136,7 +136,7 @@ async fn a_lost_reply_to_a_renewal_is_made_up_for() {
 }
 
 /// Every reply of a contended lock's life is lost once: to the claim, to the place in the queue, to
-/// the bell, to the read and the write of the release.
+/// the wake, to the read and the write of the release.
 #[tokio::test]
 async fn each_reply_of_a_contended_lock_may_be_lost() {
     for (reply, late) in [(1, false), (2, false), (3, false), (1, true), (2, true)] {
@@ -157,7 +157,7 @@ async fn each_reply_of_a_contended_lock_may_be_lost() {
         })
         .await;
         if late {
-            // The bell is among them.
+            // The parked connection is among them.
             world.lose(reply, Then::Reset);
         }
         let before = number(&first);

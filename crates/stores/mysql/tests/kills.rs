@@ -1,7 +1,7 @@
-//! Somebody ends a connection with `KILL` at every single statement of a lock's life: the connection
+//! A connection is ended with `KILL` at every single statement of a lock's life: the connection
 //! whose reply is just under way. The reply is lost with it; or it still arrives, and the
 //! next statement finds a dead connection. And in the middle of a statement, while it waits for a
-//! row that somebody else has locked.
+//! row that another session has locked.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -22,7 +22,7 @@ use clinch_testkit::servers::MariaDb;
 use clinch_testkit::wait::{eventually, soon};
 use common::{Client, LONG, all_free, clinch, hold, number, proxy, renewal, through};
 
-/// No life of a lock has so many replies.
+/// More replies than any life of a lock has.
 const MOST: u64 = 60;
 /// Few connections: the one that was killed is the next one to be used.
 const POOL: &str = "pool=2";
@@ -145,7 +145,7 @@ async fn a_connection_killed_at_any_statement_of_a_free_lock() {
     let world = World::new().await;
     for reply in [Reply::Lost, Reply::Arrives] {
         let client = Client::open(&world.url()).await.unwrap();
-        // Statements are prepared, and the client has learnt that nobody watches.
+        // Statements are prepared, and the client has cached that no client watches.
         alone(&client, "warm").await;
         alone(&client, "warm").await;
         let mut n = 1;
@@ -175,7 +175,7 @@ async fn a_connection_killed_at_any_statement_of_a_contended_lock() {
     for reply in [Reply::Lost, Reply::Arrives] {
         let mut n = 1;
         loop {
-            // With its own bell, whose replies count too.
+            // With its own parked connection, whose replies count too.
             let one = clinch(&world.url()).await;
             let killed = world.kill_at(n, reply);
             contended(&one, &other, &watch, &format!("{reply:?}/{n}")).await;
@@ -194,7 +194,7 @@ async fn a_connection_killed_at_any_statement_of_a_contended_lock() {
             n += 1;
             assert!(n < MOST, "no end of replies");
         }
-        // To queue, to listen, to hear, to give up.
+        // To queue, to listen, to be woken, to release.
         assert!(n > 6, "only {n} replies");
         println!("{reply:?}: {} statements", n - 1);
     }
@@ -215,7 +215,7 @@ async fn interrupt(server: &MariaDb, kill: &str) {
     .await;
 }
 
-/// The connections of clients that do something. The bell waits, too, but for a user-level lock.
+/// The connections of clients that do something. The parked connection waits, too, but for a user-level lock.
 fn busy(server: &MariaDb) -> Vec<String> {
     // Not by SELECT, which fails on MySQL while a statement with bytes in it runs.
     let all = server.sql("SHOW PROCESSLIST").unwrap();

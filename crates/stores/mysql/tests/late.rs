@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// Holds up what is sent on the connections that were opened after so many others.
+    /// Holds up what is sent on the connections that were opened after a number of others.
     fn hold_up(&self, others: usize) -> Late {
         let links = self.proxy.links().into_iter().skip(others);
         let links: Vec<_> = links.filter(Link::is_open).collect();
@@ -164,9 +164,9 @@ async fn a_copy_that_arrives_after_its_withdrawal_takes_nothing() {
     }
 }
 
-/// The same as users see it: a try is told no, and stays without the lock.
+/// The same as users see it: a try gets a "no", and stays without the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_try_that_is_told_no_takes_nothing_later() {
+async fn a_try_that_is_refused_takes_nothing_later() {
     for dialect in DIALECTS {
         let world = World::new(dialect).await;
         let theirs = world.others.mutex("a", LONG);
@@ -206,7 +206,7 @@ async fn a_copy_that_arrives_after_its_eviction_takes_nothing() {
     }
 }
 
-/// Nobody is left to withdraw the claim: it is too late by the server's clock.
+/// No client is left to withdraw the claim: it is too late by the server's clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_arrives_after_its_client_has_gone_takes_nothing() {
     for dialect in DIALECTS {

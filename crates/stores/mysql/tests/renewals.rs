@@ -48,7 +48,7 @@ async fn connections_that_go_silent_cost_no_short_lease() {
     all_free(&server).await;
 }
 
-/// Somebody keeps the row of one hold locked.
+/// Another session keeps the row of one hold locked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_cannot_be_renewed_costs_no_other() {
     let server = MariaDb::start().unwrap();

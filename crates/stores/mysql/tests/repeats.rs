@@ -132,7 +132,7 @@ async fn pair(client: &Client, name: &str) {
 
 /// The copy that is answered finds the lock taken; the first one arrives when it is free again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_try_that_was_sent_twice_and_told_no_takes_nothing_later() {
+async fn a_try_that_was_sent_twice_and_refused_takes_nothing_later() {
     for dialect in DIALECTS {
         let world = World::new().await;
         let clinch = clinch(&world.url(dialect)).await;
@@ -162,7 +162,7 @@ async fn a_claim_that_was_sent_twice_and_does_not_fit_takes_nothing_later() {
     }
 }
 
-/// The first copy has released the lock, and by the time of the second one nobody remembers that.
+/// The first copy has released the lock, and by the time of the second one no row remembers that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_was_sent_twice_is_a_release_however_many_came_after() {
     let server = MariaDb::start().unwrap();

@@ -19,17 +19,17 @@ use common::{Client, LONG, all_free, clinch, hold, number};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 
-/// Somebody else's session.
+/// Another session.
 async fn session(server: &MariaDb) -> Conn {
     Conn::new(Opts::from_url(&server.url()).unwrap())
         .await
         .unwrap()
 }
 
-/// Somebody opens a transaction, locks the row and goes for lunch: the holder learns of its loss at
-/// its deadline, callers are told, other names are not harmed, and nothing is granted twice.
+/// Another session locks the row and keeps its transaction open: the holder learns of its loss at its
+/// deadline, callers get errors, other names are not harmed, and nothing is granted twice.
 #[tokio::test]
-async fn a_row_locked_by_somebody_else_for_two_leases() {
+async fn a_row_locked_by_another_session_for_two_leases() {
     const LEASE: Duration = Duration::from_secs(3);
     let server = MariaDb::start().unwrap();
     let (one, other) = (clinch(&server.url()).await, clinch(&server.url()).await);
@@ -104,7 +104,7 @@ async fn another_time_zone_changes_nothing() {
 
 /// Idle rows go, and the names that come back have greater tokens.
 #[tokio::test]
-async fn idle_rows_are_reaped_and_tokens_still_rise() {
+async fn idle_rows_are_deleted_and_tokens_still_rise() {
     let server = MariaDb::start().unwrap();
     let client = Client::open(&format!("{}?remember=1s", server.url()))
         .await
@@ -135,10 +135,10 @@ async fn idle_rows_are_reaped_and_tokens_still_rise() {
     }
 }
 
-/// The clock is set back after rows were reaped: the floor keeps tokens rising, for a client too
+/// The clock is set back after rows were deleted: the watermark keeps tokens rising, for a client too
 /// that has seen none of them.
 #[tokio::test]
-async fn tokens_rise_after_reaping_and_a_clock_set_back() {
+async fn tokens_rise_after_cleanup_and_a_clock_set_back() {
     let server = MariaDb::with().clock_shim().start().unwrap();
     let url = format!("{}?remember=1s", server.url());
     let before = {

@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clinch_core::{Error, Result, StoreUrl, percent_decode};
+use clinch_core::{Error, Result, StoreUrl};
+use clinch_kit::url::{Host, Login, UrlParts, decode, not_known, take_number};
 
-/// How long a reply is waited for before the connection is given up.
+use crate::guest::Layout;
+
+/// How long a reply is awaited before the connection is dropped.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
-/// For how long an idle name is remembered: longer than any copy of a request is under way.
+/// How long an idle name is remembered: longer than any copy of a request is in transit.
 const DEFAULT_REMEMBER: Duration = Duration::from_secs(600);
 /// The longest lease + lock-delay in strict mode.
 const DEFAULT_LONGEST: Duration = Duration::from_secs(60);
-/// Its bounds: a lease and a lock-delay of some use, and the longest of both together.
+/// Its bounds: a usable lease and lock-delay, and the longest of both together.
 const SHORTEST_LONGEST: Duration = Duration::from_millis(100);
 const LONGEST_LONGEST: Duration = Duration::from_secs(8 * 86_400);
 /// Redis' own port, and that of its sentinels.
@@ -36,13 +39,13 @@ const KNOWN: [&str; 15] = [
     "wait",
 ];
 
-/// What the URL says.
+/// The settings in the URL.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// The scheme of the URL.
     pub(crate) scheme: &'static str,
     /// The servers.
-    pub(crate) topology: Topology,
+    pub(crate) deployment: Deployment,
     /// How to log in to them.
     pub(crate) login: Login,
     /// How to log in to the sentinels.
@@ -51,9 +54,9 @@ pub(crate) struct Config {
     pub(crate) db: i64,
     /// How connections are encrypted, if they are.
     pub(crate) tls: Option<Tls>,
-    /// How long a reply is waited for before the connection is given up.
+    /// How long a reply is awaited before the connection is dropped.
     pub(crate) timeout: Duration,
-    /// For how long an idle name is remembered.
+    /// How long an idle name is remembered.
     pub(crate) remember: Duration,
     /// Whether a server that may evict locks from its memory is accepted.
     pub(crate) accept_eviction: bool,
@@ -61,35 +64,35 @@ pub(crate) struct Config {
     pub(crate) wait: u32,
     /// Strict mode: the longest lease + lock-delay.
     pub(crate) strict: Option<Duration>,
-    /// Whose locks these are.
-    pub(crate) layout: Layout,
+    /// The layout of another library, for a guest in its locks.
+    pub(crate) guest: Option<Layout>,
 }
 
 /// The servers of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Deployment {
+    /// Each lock is at one server.
+    Single(Topology),
+    /// Independent servers, each with all locks, and how many of them must agree.
+    Quorum(Vec<Address>, usize),
+}
+
+/// How the server of a lock is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Topology {
     /// One server.
     One(Address),
-    /// The master that these sentinels know under this name.
+    /// The master that these sentinels have under this name.
     Sentinel(Vec<Address>, String),
     /// A cluster that these servers belong to.
     Cluster(Vec<Address>),
-    /// Independent servers, and how many of them must agree.
-    Quorum(Vec<Address>, usize),
 }
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
-    Tcp(String, u16),
+    Tcp(Host),
     Unix(PathBuf),
-}
-
-/// A name and a password; both may be absent.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Login {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
 }
 
 /// The files of an encrypted connection.
@@ -101,29 +104,10 @@ pub(crate) struct Tls {
     pub(crate) client: Option<(PathBuf, PathBuf)>,
 }
 
-/// Whose locks these are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// Our own.
-    Clinch,
-    /// `SET NX PX`, as redis-py, redsync and node-redlock keep them.
-    Plain,
-    /// Redisson's `RLock`.
-    Redisson,
-}
-
-impl std::fmt::Debug for Login {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let password = self.password.as_ref().map(|_| "***");
-        write!(f, "Login({:?}, {password:?})", self.user)
-    }
-}
-
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Tcp(host) => host.fmt(f),
             Self::Unix(path) => write!(f, "{}", path.display()),
         }
     }
@@ -146,7 +130,7 @@ impl Config {
             }
         };
         Self::parse(&mut url, scheme).map_err(|error| {
-            // Some say the scheme themselves.
+            // Some messages begin with the scheme themselves.
             match error.message().starts_with(scheme) {
                 true => error,
                 false => error.with_store(scheme),
@@ -155,16 +139,9 @@ impl Config {
     }
 
     fn parse(url: &mut StoreUrl, scheme: &'static str) -> Result<Self> {
-        let rest = url.rest().strip_prefix("//").ok_or_else(|| {
-            Error::invalid(format!("{url} has no //"))
-                .with_advice(format!("write {scheme}://host:port"))
-        })?;
-        let (login, rest) = match rest.rsplit_once('@') {
-            Some((login, rest)) => (Login::parse(login)?, rest.to_owned()),
-            None => (Login::default(), rest.to_owned()),
-        };
-        let wait = number(url, "wait")?;
-        let mut db = number::<i64>(url, "db")?;
+        let parts = UrlParts::of(url, &format!("write {scheme}://host:port"))?;
+        let wait = take_number(url, "wait")?;
+        let mut db = take_number::<i64>(url, "db")?;
         let encrypted = url.take_switch_or("tls", scheme == "rediss")?;
         if scheme == "rediss" && !encrypted {
             return Err(
@@ -172,10 +149,12 @@ impl Config {
                     .with_advice("use redis:// for a connection that is not encrypted"),
             );
         }
-        let topology = if scheme == "redis+unix" {
-            Topology::One(Address::Unix(PathBuf::from(decoded(&rest)?)))
+        let deployment = if scheme == "redis+unix" {
+            Deployment::Single(Topology::One(Address::Unix(PathBuf::from(decode(
+                &parts.rest,
+            )?))))
         } else {
-            let (hosts, path) = rest.split_once('/').unwrap_or((&rest, ""));
+            let path = parts.path();
             match scheme {
                 "redis+sentinel" => {
                     let (master, number) = path.split_once('/').unwrap_or((path, ""));
@@ -184,25 +163,26 @@ impl Config {
                             .with_advice("write redis+sentinel://h1,h2,h3/MASTER"));
                     }
                     db = db.or(path_db(number)?);
-                    Topology::Sentinel(addresses(hosts, SENTINEL_PORT)?, decoded(master)?)
+                    let hosts = addresses(&parts, SENTINEL_PORT)?;
+                    Deployment::Single(Topology::Sentinel(hosts, decode(master)?))
                 }
                 "redis+cluster" => {
                     if path_db(path)?.or(db).is_some_and(|db| db != 0) {
                         return Err(Error::invalid("a cluster has database 0 only"));
                     }
-                    Topology::Cluster(addresses(hosts, PORT)?)
+                    Deployment::Single(Topology::Cluster(addresses(&parts, PORT)?))
                 }
                 "redis+quorum" => {
                     db = db.or(path_db(path)?);
-                    let hosts = addresses(hosts, PORT)?;
+                    let hosts = addresses(&parts, PORT)?;
                     let need = need(url, hosts.len())?;
-                    Topology::Quorum(hosts, need)
+                    Deployment::Quorum(hosts, need)
                 }
                 _ => {
                     db = db.or(path_db(path)?);
-                    let mut hosts = addresses(hosts, PORT)?;
+                    let mut hosts = addresses(&parts, PORT)?;
                     match (hosts.pop(), hosts.pop()) {
-                        (Some(host), None) => Topology::One(host),
+                        (Some(host), None) => Deployment::Single(Topology::One(host)),
                         _ => {
                             return Err(Error::invalid("this is more than one server")
                                 .with_advice(
@@ -218,8 +198,8 @@ impl Config {
             Some("strict") => Some(url.take_duration("longest")?.unwrap_or(DEFAULT_LONGEST)),
             Some(other) => return Err(not_known("durability", other, "default or strict")),
         };
-        let replicated = matches!(topology, Topology::Sentinel(..) | Topology::Cluster(_));
-        if strict.is_some() && matches!(topology, Topology::Cluster(_)) {
+        let (sentinel, cluster) = (deployment.is_sentinel(), deployment.is_cluster());
+        if strict.is_some() && cluster {
             return Err(Error::new(
                 clinch_core::ErrorKind::Unsupported,
                 "strict durability is not to be had on a cluster: its slots have no common memory",
@@ -233,8 +213,8 @@ impl Config {
         };
         let config = Self {
             scheme,
-            topology,
-            login,
+            deployment,
+            login: login(parts.login),
             sentinel_login: Login {
                 user: url.take("sentinel_user"),
                 password: url.take("sentinel_password"),
@@ -248,12 +228,12 @@ impl Config {
                 Some("accept") => true,
                 Some(other) => return Err(not_known("eviction", other, "refuse or accept")),
             },
-            wait: wait.unwrap_or(u32::from(replicated)),
+            wait: wait.unwrap_or(u32::from(sentinel || cluster)),
             strict,
-            layout: match url.take("layout").as_deref() {
-                None | Some("clinch") => Layout::Clinch,
-                Some("plain") => Layout::Plain,
-                Some("redisson") => Layout::Redisson,
+            guest: match url.take("layout").as_deref() {
+                None | Some("clinch") => None,
+                Some("plain") => Some(Layout::Plain),
+                Some("redisson") => Some(Layout::Redisson),
                 Some(other) => {
                     return Err(not_known("layout", other, "clinch, plain or redisson"));
                 }
@@ -271,9 +251,10 @@ impl Config {
 }
 
 impl Config {
-    /// Whether a server that does not tell what it is can be used all the same.
+    /// Whether a server is used even if its `INFO` is denied.
     pub(crate) fn trusts_blindly(&self) -> bool {
-        matches!(self.topology, Topology::One(_)) && self.strict.is_none()
+        let one = matches!(self.deployment, Deployment::Single(Topology::One(_)));
+        one && self.strict.is_none()
     }
 
     fn check_strict(&self) -> Result<()> {
@@ -287,63 +268,36 @@ impl Config {
         }
         if self.accept_eviction {
             return Err(Error::invalid(
-                "eviction=accept and durability=strict contradict each other: nobody would notice \
-                 an evicted lock",
+                "eviction=accept and durability=strict contradict each other: an evicted lock \
+                 would go unnoticed",
             ));
         }
         Ok(())
     }
 }
 
-impl Login {
-    fn parse(text: &str) -> Result<Self> {
-        let (user, password) = match text.split_once(':') {
-            Some((user, password)) => (user, Some(password)),
-            None => (text, None),
-        };
-        let some = |text: &str| match text {
-            "" => Ok(None),
-            text => decoded(text).map(Some),
-        };
-        Ok(Self {
-            user: some(user)?,
-            password: password.map(some).transpose()?.flatten(),
-        })
+impl Deployment {
+    pub(crate) fn is_sentinel(&self) -> bool {
+        matches!(self, Self::Single(Topology::Sentinel(..)))
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Single(Topology::Cluster(_)))
     }
 }
 
-fn addresses(hosts: &str, port: u16) -> Result<Vec<Address>> {
-    let hosts: Vec<_> = hosts
-        .split(',')
-        .map(|host| address(host, port))
-        .collect::<Result<_>>()?;
-    for (at, host) in hosts.iter().enumerate() {
-        if hosts.iter().skip(at + 1).any(|other| other == host) {
-            return Err(Error::invalid(format!("{host} is given twice")));
-        }
+/// The login of the URL. An empty password counts as none.
+fn login(login: Option<Login>) -> Login {
+    let login = login.unwrap_or_default();
+    Login {
+        password: login.password.filter(|password| !password.is_empty()),
+        ..login
     }
-    Ok(hosts)
 }
 
-fn address(text: &str, port: u16) -> Result<Address> {
-    let bad =
-        || Error::invalid(format!("{text:?} is not a host")).with_advice("write host or host:port");
-    let (host, number) = match text.strip_prefix('[') {
-        // An address of version 6.
-        Some(rest) => {
-            let (host, rest) = rest.split_once(']').ok_or_else(bad)?;
-            (host, rest.strip_prefix(':'))
-        }
-        None => match text.split_once(':') {
-            Some((host, number)) => (host, Some(number)),
-            None => (text, None),
-        },
-    };
-    if host.is_empty() {
-        return Err(bad());
-    }
-    let port = number.map_or(Ok(port), |number| number.parse().map_err(|_| bad()))?;
-    Ok(Address::Tcp(decoded(host)?, port))
+fn addresses(parts: &UrlParts, port: u16) -> Result<Vec<Address>> {
+    let hosts = parts.hosts(port)?;
+    Ok(hosts.into_iter().map(Address::Tcp).collect())
 }
 
 fn path_db(path: &str) -> Result<Option<i64>> {
@@ -367,21 +321,4 @@ fn need(url: &mut StoreUrl, servers: usize) -> Result<usize> {
         Some("all") => Ok(servers),
         Some(other) => Err(not_known("need", other, "majority or all")),
     }
-}
-
-fn number<T: std::str::FromStr>(url: &mut StoreUrl, key: &str) -> Result<Option<T>> {
-    url.take(key)
-        .map(|text| {
-            text.parse()
-                .map_err(|_| Error::invalid(format!("{key}={text} is not a number")))
-        })
-        .transpose()
-}
-
-fn decoded(text: &str) -> Result<String> {
-    percent_decode(text).ok_or_else(|| Error::invalid("the URL has a broken % escape"))
-}
-
-fn not_known(key: &str, value: &str, known: &str) -> Error {
-    Error::invalid(format!("{key}={value} is not known")).with_advice(format!("it is {known}"))
 }

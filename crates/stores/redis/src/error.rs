@@ -1,9 +1,9 @@
-//! Errors of Redis, and what they mean for a lock.
+//! Errors of the driver and the server as errors of clinch.
 
 use clinch_core::{Effect, Error, ErrorKind};
 use redis::{ErrorKind as Kind, RedisError, ServerErrorKind};
 
-/// An error before any request of ours had left.
+/// An error before any request was sent.
 pub(crate) fn connecting(error: RedisError, to: &str) -> Error {
     let (kind, advice) = match error.kind() {
         Kind::AuthenticationFailed => (ErrorKind::Denied, "check the user and the password"),
@@ -77,7 +77,7 @@ pub(crate) fn sending(error: RedisError, to: &str) -> Error {
     translated.with_source(error)
 }
 
-/// A failure inside a script, as its text.
+/// An error inside a script, from its text.
 pub(crate) fn in_script(text: &str, to: &str) -> Error {
     if text.contains("WRONGTYPE") {
         return wrong_type(to);
@@ -104,15 +104,15 @@ pub(crate) fn in_script(text: &str, to: &str) -> Error {
     Error::new(kind, format!("{to}: {text}"))
 }
 
-/// A grant or a renewal that too few replicas have: it may stand, but must not be relied on.
+/// A grant or a renewal that too few replicas have: it may stand, but cannot be relied on.
 pub(crate) fn unreplicated(text: String) -> Error {
     Error::new(ErrorKind::Unreachable, text)
         .with_effect(Effect::Possible)
-        .with_advice("look at the replicas, or ask for fewer with wait=N")
+        .with_advice("look at the replicas, or require fewer with wait=N")
 }
 
-/// A reply that no server of ours gives.
-pub(crate) fn strange(to: &str) -> Error {
+/// A reply that is not one of our scripts.
+pub(crate) fn unexpected(to: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!("{to}: the reply is not one of our script"),
@@ -132,7 +132,7 @@ pub(crate) fn is_denied(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
 }
 
-/// Whether the connection is of no more use.
+/// Whether the connection cannot be used any more.
 pub(crate) fn is_broken(error: &RedisError) -> bool {
     match error.kind() {
         Kind::Io | Kind::Parse | Kind::Client => true,
@@ -142,17 +142,17 @@ pub(crate) fn is_broken(error: &RedisError) -> bool {
     }
 }
 
-/// What the driver says, as one line.
+/// The driver's message, on one line.
 fn text(error: &RedisError) -> String {
-    let words: Vec<_> = error
+    let parts: Vec<_> = error
         .to_string()
         .split_whitespace()
         .map(str::to_owned)
         .collect();
-    words.join(" ")
+    parts.join(" ")
 }
 
-/// Whether the server, or what stands before it, does not know how to change the protocol.
+/// Whether the server, or a proxy before it, does not support RESP3.
 fn is_without_resp3(error: &RedisError) -> bool {
     let text = text(error);
     error.kind() == Kind::RESP3NotSupported

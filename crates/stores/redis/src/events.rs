@@ -1,80 +1,112 @@
-//! Live events: scripts publish what happens, when somebody watches.
+//! Live events: scripts publish them while a client watches.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
 
-use clinch_core::store::{Event, EventKind, EventSender, Events};
-use clinch_core::{Name, Token};
+use clinch_core::store::{Event, EventKind, Events};
+use clinch_core::{Name, Result, Token, keeper};
+use clinch_kit::lock;
+use clinch_kit::watchers::Watchers;
 
 use crate::keys::Keys;
 use crate::record::{self, Reader};
+use crate::store::RedisStore;
 
-/// On a cluster each server passes every message on, so each comes several times.
-const REMEMBERED: usize = 1024;
-
-/// Who watches in this client.
-#[derive(Debug, Default)]
-pub(crate) struct Watchers(Mutex<Watching>);
-
-#[derive(Debug, Default)]
-struct Watching {
-    keys: Option<Keys>,
-    watchers: Vec<(String, EventSender)>,
-    seen: VecDeque<Vec<u8>>,
-}
-
-impl Watchers {
-    fn lock(&self) -> MutexGuard<'_, Watching> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A stream of the events of names with this prefix.
-    pub(crate) fn add(&self, prefix: &str, keys: &Keys) -> (EventSender, Events) {
-        let (sender, events) = Events::channel();
-        let mut watching = self.lock();
-        watching.keys = Some(keys.clone());
-        watching.watchers.push((prefix.to_owned(), sender.clone()));
-        (sender, events)
-    }
-
-    /// Whether somebody watches.
-    pub(crate) fn any(&self) -> bool {
-        let mut watching = self.lock();
-        watching
-            .watchers
-            .retain(|(_, watcher)| !watcher.is_closed());
-        !watching.watchers.is_empty()
-    }
-
-    /// Something has happened.
-    pub(crate) fn tell(&self, message: &[u8]) {
-        let mut watching = self.lock();
-        if watching.seen.iter().any(|seen| seen == message) {
-            return;
-        }
-        if watching.seen.len() >= REMEMBERED {
-            watching.seen.pop_front();
-        }
-        watching.seen.push_back(message.to_owned());
-        let Some(event) = watching
-            .keys
-            .as_ref()
-            .and_then(|keys| decode(message, keys))
-        else {
-            return;
+/// A stream of the events of names with this prefix.
+pub(crate) async fn watch(store: &RedisStore, prefix: &str) -> Result<Events> {
+    let (sender, events) = store.pushes.events.watchers.add(prefix);
+    let (servers, pushes) = (store.servers.clone(), store.pushes.clone());
+    let channel = store.keys.events.clone();
+    let subscribing = async move {
+        servers.watch(&channel).await?;
+        let ending = async move {
+            // A sender that is kept would keep the stream open after the store has closed.
+            tokio::select! {
+                () = sender.closed() => {}
+                () = pushes.closed.wait_closed() => return,
+            }
+            if !pushes.events.watchers.is_watched() {
+                for session in servers.all() {
+                    session.unsubscribe(&channel).await;
+                }
+            }
         };
-        watching.watchers.retain(|(prefix, watcher)| {
-            !event.name.as_str().starts_with(prefix.as_str()) || watcher.send(event.clone())
-        });
+        keeper::spawn(ending)
+    };
+    keeper::run(subscribing).await?;
+    Ok(events)
+}
+
+/// Passes events on to the streams of this client.
+#[derive(Debug)]
+pub(crate) struct EventRouter {
+    keys: Option<Keys>,
+    pub(crate) watchers: Watchers,
+    /// Set on a cluster: each server forwards every message, so each arrives several times.
+    duplicates: Option<Mutex<Recent>>,
+}
+
+impl EventRouter {
+    pub(crate) fn new(keys: Option<Keys>) -> Self {
+        Self {
+            keys,
+            watchers: Watchers::default(),
+            duplicates: None,
+        }
     }
 
-    /// Ends every stream.
-    pub(crate) fn close(&self) {
-        *self.lock() = Watching::default();
+    pub(crate) fn of_cluster(keys: Keys) -> Self {
+        Self {
+            duplicates: Some(Mutex::default()),
+            ..Self::new(Some(keys))
+        }
+    }
+
+    /// The channel of events; empty if there are none.
+    pub(crate) fn channel(&self) -> &str {
+        self.keys.as_ref().map_or("", |keys| &keys.events)
+    }
+
+    /// Passes a message on to the streams with a matching prefix.
+    pub(crate) fn publish(&self, message: &[u8]) {
+        if let Some(recent) = &self.duplicates
+            && !lock(recent).insert(message)
+        {
+            return;
+        }
+        if let Some(event) = self.keys.as_ref().and_then(|keys| decode(message, keys)) {
+            self.watchers.deliver(&event);
+        }
     }
 }
 
-/// kind, time, key and record, as the script packs them.
+/// The last messages, to recognise duplicates.
+#[derive(Debug, Default)]
+struct Recent {
+    order: VecDeque<Arc<[u8]>>,
+    known: HashSet<Arc<[u8]>>,
+}
+
+impl Recent {
+    const MOST: usize = 1024;
+
+    /// Whether this message is new.
+    fn insert(&mut self, message: &[u8]) -> bool {
+        if self.known.contains(message) {
+            return false;
+        }
+        if self.order.len() >= Self::MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        let message: Arc<[u8]> = message.into();
+        self.order.push_back(message.clone());
+        self.known.insert(message)
+    }
+}
+
+/// Decodes kind, time, key and record, as the script packs them.
 fn decode(message: &[u8], keys: &Keys) -> Option<Event> {
     let mut reader = Reader(message);
     let kind = match reader.byte()? {
@@ -91,14 +123,29 @@ fn decode(message: &[u8], keys: &Keys) -> Option<Event> {
     let length = reader.u16()?;
     let name: Name = keys.name(reader.take(length.into())?)?;
     let entry = record::entry(reader.0, 0, 0)?;
-    Some(Event {
-        kind,
-        name,
-        owner: entry.owner.clone(),
-        host: entry.client.host.clone(),
-        pid: entry.client.pid,
-        label: entry.label.clone(),
-        token: entry.seq().and_then(|seq| Token::new(seq, 0)),
-        value: entry.value.clone(),
-    })
+    let mut event = Event::new(kind, name, entry.owner.clone());
+    event.token = entry.seq().and_then(|seq| Token::new(seq, 0));
+    event.host.clone_from(&entry.client.host);
+    event.pid = entry.client.pid;
+    event.label = entry.label;
+    event.value = entry.value;
+    Some(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duplicate_is_recognised_among_the_last_messages() {
+        let mut recent = Recent::default();
+        let message = |number: usize| number.to_le_bytes();
+        for number in 0..=Recent::MOST {
+            assert!(recent.insert(&message(number)));
+            assert!(!recent.insert(&message(number)));
+        }
+        assert!(!recent.insert(&message(1)));
+        assert!(recent.insert(&message(0)));
+        assert_eq!(recent.known.len(), Recent::MOST);
+    }
 }

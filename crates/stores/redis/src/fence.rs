@@ -1,7 +1,7 @@
-//! The check of a token at data that live in Redis, atomic with the write that it guards.
+//! Checks a fencing token at data in Redis, atomically with the write that it guards.
 //!
-//! A holder that was paused may write after its lock has passed on. The lock cannot stop it, the data can:
-//! they remember the greatest token that has written to them, and refuse smaller ones.
+//! A holder that was paused may write after its lock was granted to another client. The lock cannot prevent
+//! that, the data can: they store the greatest token that has written to them, and refuse smaller ones.
 //!
 //! ```
 //! use clinch_core::Token;
@@ -16,7 +16,7 @@
 
 use clinch_core::{Error, ErrorKind, Token};
 
-/// What comes before the caller's own script.
+/// Precedes the caller's own script.
 const CHECK: &str = "\
 local fence, token = KEYS[#KEYS], ARGV[#ARGV]
 local seen = redis.call('GET', fence)
@@ -26,7 +26,7 @@ end
 redis.call('SET', fence, token)
 ";
 
-/// A script that runs only for tokens that are not smaller than any it has seen.
+/// A script that runs only with a token that is at least the greatest seen so far.
 ///
 /// The last of its `KEYS` is the fence, a key of its own beside the data (in a cluster: in the same
 /// slot), and the last of its `ARGV` the token as [`text`]. Its own keys and arguments come before them.

@@ -1,4 +1,4 @@
-//! Where things are in Redis.
+//! Names of keys and channels.
 //!
 //! All keys of a lock begin with `clinch:{NAMESPACE:NAME}`, so they lie in one slot of a cluster, and
 //! no other lock's keys begin so: a namespace has no `:`, the first key ends with `}` and the others
@@ -8,21 +8,20 @@ use std::sync::Arc;
 
 use clinch_core::{ClientId, Name};
 
-use crate::slot_keys::SlotKeys;
-use crate::slots::slot_of;
+use crate::cluster::{SlotKeys, slot_of};
 
 /// The keys and channels of one namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
-    /// What the keys of names begin with.
+    /// The prefix of the keys of names.
     prefix: String,
-    /// What the channels begin with on which clients are told of grants.
+    /// The prefix of the channels with the grants of a client.
     pub(crate) wake: String,
     /// The channel of events.
     pub(crate) events: String,
-    /// The key that tells in strict mode whether the data are those of this run of the server.
+    /// Strict mode: the key that shows whether the data are those of this run of the server.
     pub(crate) epoch: String,
-    /// The key of the highest number of all names. The rules of access for states cover it.
+    /// The key of the highest number of all names. The access rules for states cover it.
     pub(crate) highest: String,
     /// The same on a cluster, for the names of each slot.
     slots: Arc<SlotKeys>,
@@ -58,7 +57,7 @@ impl Keys {
         Name::new(std::str::from_utf8(name).ok()?).ok()
     }
 
-    /// The channel on which a client is told of its grants.
+    /// The channel with the grants of a client.
     pub(crate) fn channel(&self, client: ClientId) -> String {
         format!("{}{client}", self.wake)
     }

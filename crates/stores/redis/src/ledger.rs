@@ -1,9 +1,9 @@
-//! Claims that were sent and have no reply: until when a server may still apply them.
+//! Ledger of this client's claims that are in flight or have no reply: until when a server may apply them.
 //!
-//! A reply that does not come says nothing: the claim may be in a buffer on its way, and arrive after its
-//! request has ended. So each claim carries the latest moment, by the clock of its server, at which it may
-//! be applied as a new one. The release or the withdrawal of its request passes on the latest moment of all
-//! copies without a reply, and the server remembers the ended request until then.
+//! A missing reply proves nothing: the claim may be in a network buffer, and arrive after its request has
+//! ended. So each claim carries the latest time, by the clock of its server, at which it may be applied as
+//! a new one. The release or withdrawal of its request carries the latest time of all copies without a
+//! reply, and the server remembers the ended request until then.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,34 +13,34 @@ use clinch_core::{BootTime, Clock, Error, ErrorKind, RequestId};
 
 use crate::record::millis;
 
-/// How many requests are remembered before old ones are looked for.
+/// With this many requests, old ones are removed.
 const MANY: usize = 1024;
-/// After this time no copy is under way any more: its connection has long been closed.
+/// After this time no copy is in transit any more: its connection was closed long before.
 const OLD: Duration = Duration::from_secs(3600);
-/// A claim that is under way for longer is lost, and nobody has noticed.
+/// A claim that is in flight for longer is lost.
 const STUCK: Duration = Duration::from_secs(60);
-/// What a claim gets in addition to the time in which its reply must come.
+/// Added to the time in which the reply to a claim must arrive.
 const MARGIN: Duration = Duration::from_secs(1);
-/// A claim with a short lease has at least this time, so that an estimate of the server's clock that is
-/// not exact costs no further trip.
+/// The minimum for a claim with a short lease, so that an inexact estimate of the server's clock costs
+/// no further round trip.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// For how long after it is made a claim may be applied: while its sender may wait for the reply. It may
-/// wait for its turn, too, so that is twice the timeout. After its lease it is of no use.
+/// How long after it is made a claim may be applied: while its sender may await the reply. It may be
+/// queued first, so that is twice the timeout. After its lease a claim is of no use.
 pub(crate) fn window(timeout: Duration, lease: Duration) -> Duration {
     (timeout * 2 + MARGIN).min(lease.max(SHORTEST))
 }
 
-/// How often a claim is sent that the server finds too late.
+/// How often a claim is sent that the server refuses as too late.
 pub(crate) const TRIES: u32 = 5;
 
-/// Why it is not sent once more.
+/// The error after the last attempt.
 pub(crate) fn too_late() -> Error {
     let text = "the claim reaches the server too late each time";
     Error::new(ErrorKind::Unreachable, text).with_advice("is the network, or the server, slow?")
 }
 
-/// The claims under way, or without a reply, and the ends of requests that wait for them.
+/// Claims in flight or without a reply, and the ends of requests that wait for them; see the module.
 #[derive(Debug)]
 pub(crate) struct Ledger<E = ()>(Mutex<HashMap<RequestId, Sends<E>>>);
 
@@ -50,18 +50,18 @@ impl<E> Default for Ledger<E> {
     }
 }
 
-/// What was sent for one request.
+/// The copies sent for one request.
 #[derive(Debug)]
 struct Sends<E> {
-    /// How many are under way: they will have a reply, or be lost, before long.
-    under_way: usize,
-    /// Whether any of them was lost: it may still arrive.
+    /// How many are in flight: each will have a reply, or be lost, before long.
+    in_flight: usize,
+    /// Whether any was lost: it may still arrive.
     lost: bool,
-    /// The latest moment of all of them, by the server's clock in ms.
+    /// The latest time at which any may be applied, by the server's clock in ms.
     latest: u64,
     /// When the last one was sent.
     at: BootTime,
-    /// The ends of this request that are to be sent when none is under way.
+    /// The ends of this request, to be sent when none is in flight.
     ends: Vec<E>,
 }
 
@@ -70,9 +70,9 @@ impl<E> Ledger<E> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A claim is about to be sent, and it is `time` at the server as far as is known. Returns until when it
-    /// may be applied: for this window, or until the moment of an earlier copy without a reply if that is
-    /// later. If the time is not known (0) it is refused at once, and the refusal says the time.
+    /// Records a claim that is about to be sent, while the server's clock is estimated at `time`. Returns
+    /// until when it may be applied: for this window, or until the time of an earlier copy without a reply
+    /// if that is later. If the clock is unknown (0) the server refuses the claim, and its reply has the time.
     pub(crate) fn sent(&self, request: RequestId, time: u64, window: Duration) -> u64 {
         let latest = match time {
             0 => 0,
@@ -84,28 +84,28 @@ impl<E> Ledger<E> {
             all.retain(|_, sends| now.since(sends.at) < OLD);
         }
         let sends = all.entry(request).or_insert(Sends {
-            under_way: 0,
+            in_flight: 0,
             lost: false,
             latest,
             at: now,
             ends: Vec::new(),
         });
-        sends.under_way += 1;
+        sends.in_flight += 1;
         sends.at = now;
         sends.latest = sends.latest.max(latest);
         sends.latest
     }
 
-    /// One of its claims is not under way any more: it has had a definite reply, or is lost. Returns the ends
-    /// that have waited for it, and until when the server must remember them.
+    /// Records that one of its claims is not in flight any more: it has a definite reply, or is lost. Returns
+    /// the ends that waited for it, and until when the server must remember them.
     pub(crate) fn resolved(&self, request: RequestId, lost: bool) -> (Vec<E>, u64) {
         let mut all = self.lock();
         let Some(sends) = all.get_mut(&request) else {
             return (Vec::new(), 0);
         };
-        sends.under_way = sends.under_way.saturating_sub(1);
+        sends.in_flight = sends.in_flight.saturating_sub(1);
         sends.lost |= lost;
-        if sends.under_way > 0 {
+        if sends.in_flight > 0 {
             return (Vec::new(), 0);
         }
         let ends = std::mem::take(&mut sends.ends);
@@ -116,15 +116,15 @@ impl<E> Ledger<E> {
         (ends, keep)
     }
 
-    /// A request is to end. It waits for claims under way: their replies come on the same connection before
-    /// its own could, and if one is lost, the server must be asked to remember the end for longer. Gives it
-    /// back, with until when the server must remember it, if it need not wait.
+    /// Ends a request. The end is kept back while claims are in flight: if one of them is lost, the server
+    /// must remember the end for longer. Returns the end if it can be sent now, and until when the server
+    /// must remember it.
     pub(crate) fn end(&self, request: RequestId, end: E) -> Option<(E, u64)> {
         match self.lock().get_mut(&request) {
             None => Some((end, 0)),
             Some(sends) => {
                 let stuck = Clock::boot().now().since(sends.at) > STUCK;
-                if sends.under_way > 0 && !stuck {
+                if sends.in_flight > 0 && !stuck {
                     sends.ends.push(end);
                     return None;
                 }
@@ -133,12 +133,12 @@ impl<E> Ledger<E> {
         }
     }
 
-    /// Until when a copy of this request may be applied; 0 if all have had a reply.
+    /// Until when a copy of this request may be applied; 0 if all have a reply.
     pub(crate) fn latest(&self, request: RequestId) -> u64 {
         self.lock().get(&request).map_or(0, |sends| sends.latest)
     }
 
-    /// The server remembers that the request has ended.
+    /// Records that the server remembers the end of this request.
     pub(crate) fn ended(&self, request: RequestId) {
         let mut all = self.lock();
         if all.get(&request).is_some_and(|sends| sends.ends.is_empty()) {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_waits_for_what_is_under_way() {
+    fn an_end_waits_for_claims_in_flight() {
         for (lost, keep) in [(false, 0), (true, 50)] {
             let ledger = Ledger::default();
             ledger.sent(request(), 40, WINDOW);

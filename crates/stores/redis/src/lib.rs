@@ -2,47 +2,38 @@
 //! independent servers.
 //!
 //! Each step of a lock is one atomic script at the server. Reading order of the source: `store`,
-//! `group` (steps of many tasks in few calls), `claims` and `ledger` (requests without a reply),
-//! `servers` and `session` (where they go), the script itself in `scripts/steps`, `record` (what
-//! travels), then `wakes` and `events`. What a cluster needs more is in `cluster`, `route`, `shards` and
-//! `listener`. Several independent servers are in `quorum`, the locks of other libraries in `guest`.
+//! `claim`, `renew` and `release`, `batch` (steps of many tasks in few calls), `ledger` (claims
+//! without a reply), the scripts in `scripts` (`fast_path.lua`, `slow_path.lua`), `record` (the
+//! formats), then `wakes` and `events`. `connection` has the servers and their connections, `cluster`
+//! and `sentinel` what these deployments need in addition. Several independent servers are in
+//! `quorum`, the locks of other libraries in `guest`.
 
+mod admin;
 mod batch;
-mod claims;
+mod claim;
 mod cluster;
 mod config;
+mod connection;
 mod doctor;
 mod error;
 mod events;
 pub mod fence;
-mod floor;
-mod group;
+#[doc(hidden)]
+pub mod raw;
 mod guest;
+mod info;
 mod inspect;
 mod keys;
 mod ledger;
-mod listener;
 mod open;
-mod promises;
 mod quorum;
 mod record;
-mod renewals;
-mod replicas;
-mod route;
+mod release;
+mod renew;
 mod scripts;
 mod sentinel;
-mod sentinel_watch;
-mod server;
-mod server_clock;
-mod servers;
-mod session;
-mod shards;
-mod slot_keys;
-mod slots;
 mod store;
 mod strict;
-#[cfg(feature = "tls")]
-mod tls;
 mod wakes;
 
 pub use guest::GuestStore;

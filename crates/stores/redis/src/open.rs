@@ -1,11 +1,11 @@
-//! From a URL to a store.
+//! Opens a store from a URL.
 
 use std::sync::Arc;
 
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_core::{Result, StoreUrl};
 
-use crate::config::{Config, Layout, Topology};
+use crate::config::{Config, Deployment};
 use crate::{GuestStore, QuorumStore, RedisStore};
 
 /// Opens the store of a URL: `redis:`, `rediss:`, `redis+unix:`, `redis+sentinel:`,
@@ -14,34 +14,34 @@ use crate::{GuestStore, QuorumStore, RedisStore};
 /// ```
 /// # fn main() -> clinch_core::Result<()> {
 /// use clinch_core::{Clinch, ErrorKind, blocking};
-/// let url = "redis://127.0.0.1:1/?timeout=200ms".parse()?; // nobody listens there
+/// let url = "redis://127.0.0.1:1/?timeout=200ms".parse()?; // no server listens there
 /// let opened = blocking::block_on(clinch_redis::open(&url, Clinch::context("app")?));
 /// assert_eq!(opened.unwrap_err().kind(), ErrorKind::Unreachable);
 /// # Ok(()) }
 /// ```
-pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+pub async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
     let config = Arc::new(Config::from_url(url)?);
     let scheme = config.scheme;
     let opened = dispatch(config, context).await;
     opened.map_err(|error| error.or_store(scheme))
 }
 
-async fn dispatch(config: Arc<Config>, context: OpenContext) -> Result<Arc<dyn Store>> {
-    match (config.layout, &config.topology) {
-        (Layout::Clinch, Topology::Quorum(hosts, need)) => {
-            let (hosts, need) = (hosts.clone(), *need);
-            Ok(Arc::new(
-                QuorumStore::connect(config, &hosts, need, context).await?,
-            ))
+async fn dispatch(config: Arc<Config>, context: OpenContext) -> Result<Arc<dyn Admin>> {
+    let deployment = config.deployment.clone();
+    Ok(match (config.guest, deployment) {
+        (Some(layout), deployment) => {
+            Arc::new(GuestStore::connect(config, layout, deployment, context).await?)
         }
-        (Layout::Clinch, _) => Ok(Arc::new(RedisStore::connect(config, context).await?)),
-        (Layout::Plain | Layout::Redisson, _) => {
-            Ok(Arc::new(GuestStore::connect(config, context).await?))
+        (None, Deployment::Single(topology)) => {
+            Arc::new(RedisStore::connect(config, &topology, context).await?)
         }
-    }
+        (None, Deployment::Quorum(hosts, need)) => {
+            Arc::new(QuorumStore::connect(config, &hosts, need, context).await?)
+        }
+    })
 }
 
-/// What the stores of this crate are, without opening them.
+/// The properties of the stores of this crate, without opening them.
 ///
 /// ```
 /// assert!(clinch_redis::stores().iter().any(|info| info.scheme == "redis"));

@@ -1,43 +1,48 @@
-//! The scripts that run inside Redis.
+//! The scripts that run inside Redis, and their calls.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Cmd;
 
-/// A script and the name under which the server keeps it.
+use crate::record;
+
+/// A script and its hash, by which the server keeps it.
 #[derive(Debug)]
 pub(crate) struct Script {
-    text: &'static str,
+    text: String,
     hash: String,
 }
 
-/// Claims and what else changes locks.
+/// The steps of locks.
 pub(crate) static STEPS: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("scripts/steps/general.lua"),
-        include_str!("scripts/steps/main.lua"),
-    ))
+    Script::new(record::fill(concat!(
+        include_str!("scripts/slow_path/state.lua"),
+        include_str!("scripts/slow_path/queue.lua"),
+        include_str!("scripts/slow_path/steps.lua"),
+        include_str!("scripts/fast_path.lua"),
+    )))
 });
-/// What an operator sees.
+/// Views of locks for operators.
 pub(crate) static VIEW: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/view.lua")));
+    LazyLock::new(|| Script::new(record::fill(include_str!("scripts/view.lua"))));
 
 impl Script {
-    pub(crate) fn new(text: &'static str) -> Self {
-        let hash = redis::Script::new(text).get_hash().to_owned();
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
 
-    /// Its name at the server.
+    /// Its hash at the server.
     pub(crate) fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// The command that brings it to the server.
+    /// The command that loads it at the server.
     pub(crate) fn load(&self) -> Cmd {
         let mut command = redis::cmd("SCRIPT");
-        command.arg("LOAD").arg(self.text);
+        command.arg("LOAD").arg(&self.text);
         command
     }
 
@@ -46,13 +51,13 @@ impl Script {
         call.command("EVALSHA", &self.hash, run, asking)
     }
 
-    /// The call that brings the script along, after a restart or a failover.
+    /// The call with the text, for a server that does not have it after a restart or a failover.
     pub(crate) fn by_text(&self, call: &Call, run: &str, asking: Asking) -> Cmd {
-        call.command("EVAL", self.text, run, asking)
+        call.command("EVAL", &self.text, run, asking)
     }
 }
 
-/// On a cluster: whether another server has sent us on, because the slot is on its way, and the highest number
+/// On a cluster: set if another server has redirected us because the slot is moving, to the highest number
 /// of the slot at that server, 0 if it has none.
 pub(crate) type Asking = Option<u64>;
 
@@ -63,19 +68,36 @@ pub(crate) struct Call {
     /// All in one slot of a cluster.
     pub(crate) keys: Vec<String>,
     pub(crate) args: Vec<Vec<u8>>,
-    /// The argument that the id of the server's run takes the place of, in strict mode.
+    /// Strict mode: the argument that is replaced by the run id of the server.
     pub(crate) run_at: Option<usize>,
-    /// On a cluster: the argument that the highest number of a slot that moves takes the place of. The one before
-    /// it is the key of that number.
+    /// On a cluster: the argument that is replaced by the highest number of a slot that is moving. The one
+    /// before it is the key of that number.
     pub(crate) floor_at: Option<usize>,
-    /// How many replicas must have what it changed.
+    /// How many replicas must have its changes.
     pub(crate) wait: u32,
-    /// How long its reply is waited for, if not as long as any other.
+    /// How long its reply is awaited, if shorter than the timeout.
     pub(crate) limit: Option<Duration>,
 }
 
 impl Call {
-    /// The key by which its server is found.
+    /// A call without settings of its own.
+    pub(crate) fn new(
+        script: &'static LazyLock<Script>,
+        keys: Vec<String>,
+        args: Vec<Vec<u8>>,
+    ) -> Self {
+        Self {
+            script,
+            keys,
+            args,
+            run_at: None,
+            floor_at: None,
+            wait: 0,
+            limit: None,
+        }
+    }
+
+    /// The key that decides its server.
     pub(crate) fn key(&self) -> &str {
         self.keys.first().map(String::as_str).unwrap_or_default()
     }
@@ -102,3 +124,6 @@ impl Call {
         command
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
-//! Strict mode: after a loss of data nothing is granted until every hold of before has ended.
+//! Strict mode: after a loss of data nothing is granted until every earlier hold has ended.
 //!
-//! `scripts/steps/main.lua` keeps it; here are the limits that it sets, and what people hear of it.
+//! `scripts/fast_path.lua` enforces it; here are its limits, and the findings of `doctor`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use clinch_core::store::{Claim, Finding, Severity};
 use clinch_core::{Error, Result};
 use redis::Value;
 
-use crate::config::{Config, Topology};
+use crate::config::Config;
+use crate::connection::Server;
+use crate::connection::{Live, Session};
 use crate::doctor::finding;
-use crate::error::strange;
+use crate::error::unexpected;
 use crate::keys::Keys;
 use crate::record::Reader;
-use crate::server::Server;
-use crate::session::{Live, Session};
 
 /// Refuses a claim that could outlast the pause.
 pub(crate) fn check(claim: &Claim, config: &Config) -> Result<()> {
@@ -30,15 +30,15 @@ pub(crate) fn check(claim: &Claim, config: &Config) -> Result<()> {
     }
 }
 
-/// Whether strict mode lets locks be granted yet, and whether all clients agree on it.
+/// Whether grants are open in strict mode, and whether all clients use the same settings.
 pub(crate) async fn examine(
     session: &Arc<Session>,
     live: &Live,
     config: &Config,
     keys: &Keys,
 ) -> Result<Option<Finding>> {
-    if let Topology::Cluster(_) = config.topology {
-        // There is no strict mode.
+    if config.deployment.is_cluster() {
+        // A cluster has no strict mode.
         return Ok(None);
     }
     let epoch = epoch(session, live, keys).await?;
@@ -49,7 +49,7 @@ pub(crate) async fn examine(
             found(
                 Severity::Broken,
                 format!("{to}: other clients of this namespace use durability=strict"),
-                "use it everywhere, or delete the key clinch:NAMESPACE:epoch when nobody does",
+                "use it everywhere, or delete the key clinch:NAMESPACE:epoch once no client does",
             )
         }));
     };
@@ -87,10 +87,10 @@ pub(crate) async fn examine(
     })
 }
 
-/// What the key of strict mode says.
+/// The value of the key of strict mode.
 struct Epoch {
     longest: Duration,
-    /// How long nothing is granted yet.
+    /// How long until grants open.
     left: Duration,
     is_of_this_run: bool,
 }
@@ -106,9 +106,9 @@ async fn epoch(session: &Arc<Session>, live: &Live, keys: &Keys) -> Result<Optio
     let info = session.query(live, &info).await?;
     let now = Server::read(info, &live.server.address);
     let time = session.query(live, &redis::cmd("TIME")).await?;
-    let time: (u64, u64) =
-        redis::FromRedisValue::from_redis_value(time).map_err(|_| strange(&live.server.address))?;
-    // Milliseconds since 2020, as the script counts.
+    let time: (u64, u64) = redis::FromRedisValue::from_redis_value(time)
+        .map_err(|_| unexpected(&live.server.address))?;
+    // Milliseconds since 2020, as in the script.
     let time = (time.0 * 1000 + time.1 / 1000).saturating_sub(1_577_836_800_000);
     let mut reader = Reader(&bytes);
     let (Some(opens), Some(longest)) = (reader.u64(), reader.u64()) else {

@@ -1,90 +1,92 @@
-//! What a client hears: grants of its claims, and events.
+//! Routes pushed messages of a client: grants of its claims, hints, events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clinch_core::store::{Wake, WakeBook};
+use clinch_core::store::{Wake, WakeRegistry};
+use clinch_kit::closed::Closed;
 use redis::{PushInfo, PushKind, Value};
-use tokio::sync::watch;
 
-use crate::events::Watchers;
-use crate::guest::Rooms;
+use crate::connection::PushHandler;
+use crate::events::EventRouter;
+use crate::guest::GuestWaiters;
+use crate::keys::Keys;
 use crate::record;
-use crate::session::Listen;
 
-/// All messages of one client, from all its connections.
+/// All pushed messages of one client, from all its connections.
 #[derive(Debug)]
-pub(crate) struct Ears {
-    /// The channel on which this client is told of its grants.
+pub(crate) struct PushRouter {
+    /// The channel with the grants of this client; empty if it has none.
     channel: String,
-    /// The channel of events.
-    events: String,
-    /// Who waits.
-    pub(crate) book: WakeBook,
-    /// Who watches.
-    pub(crate) watchers: Watchers,
-    /// The greatest number seen: a server that lost its data and whose clock is behind must not
-    /// give a smaller one.
+    /// The claims that wait.
+    pub(crate) wakes: WakeRegistry,
+    /// The streams of events.
+    pub(crate) events: EventRouter,
+    /// The greatest number seen. It goes with every claim: a server that has lost its data and whose
+    /// clock is behind must not grant a smaller one.
     greatest: AtomicU64,
-    /// Who waits for the releases of others, in their layouts.
-    pub(crate) rooms: Rooms,
-    closed: watch::Sender<bool>,
+    /// Guests that wait for releases by other libraries.
+    pub(crate) guests: GuestWaiters,
+    pub(crate) closed: Closed,
 }
 
-impl Ears {
-    pub(crate) fn new(channel: String, events: String) -> Arc<Self> {
+impl PushRouter {
+    /// With a channel for the grants of this client, or none; `keys` if there are events.
+    pub(crate) fn new(channel: String, keys: Option<Keys>) -> Arc<Self> {
+        Self::with(channel, EventRouter::new(keys))
+    }
+
+    /// On a cluster, where each name has its own channel for grants.
+    pub(crate) fn of_cluster(keys: Keys) -> Arc<Self> {
+        Self::with(String::new(), EventRouter::of_cluster(keys))
+    }
+
+    fn with(channel: String, events: EventRouter) -> Arc<Self> {
         Arc::new(Self {
             channel,
+            wakes: WakeRegistry::default(),
             events,
-            book: WakeBook::default(),
-            watchers: Watchers::default(),
             greatest: AtomicU64::default(),
-            rooms: Rooms::default(),
-            closed: watch::Sender::new(false),
+            guests: GuestWaiters::default(),
+            closed: Closed::default(),
         })
     }
 
-    /// A grant with this number was heard of.
+    /// Records the number of a grant.
     pub(crate) fn saw(&self, seq: u64) {
         self.greatest.fetch_max(seq, Ordering::Relaxed);
     }
 
-    /// The greatest number heard of so far.
+    /// The greatest number seen so far.
     pub(crate) fn greatest(&self) -> u64 {
         self.greatest.load(Ordering::Relaxed)
     }
 
-    /// Completes when the store is closed or dropped.
-    pub(crate) async fn closed(&self) {
-        // It cannot fail: the sender is our own.
-        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
-    }
-
     pub(crate) fn close(&self) {
-        self.closed.send_replace(true);
-        self.book.close();
-        self.watchers.close();
-        self.rooms.close();
+        self.closed.close();
+        self.wakes.close();
+        self.events.watchers.close();
+        self.guests.close();
     }
 }
 
-impl Listen for Ears {
+impl PushHandler for PushRouter {
     fn channels(&self) -> Vec<String> {
         if self.is_closed() {
             return Vec::new();
         }
         let mut channels = vec![self.channel.clone()];
-        if self.watchers.any() {
-            channels.push(self.events.clone());
+        if self.events.watchers.is_watched() {
+            channels.push(self.events.channel().to_owned());
         }
-        channels.extend(self.rooms.channels());
+        channels.extend(self.guests.channels());
         channels.retain(|channel| !channel.is_empty());
         channels
     }
 
-    fn hear(&self, push: PushInfo) {
+    fn handle(&self, push: PushInfo) {
         let own = match push.kind {
-            // Those of names on a cluster.
+            // A name's channel on a cluster.
             PushKind::SMessage => true,
             PushKind::Message => !self.channel.is_empty(),
             _ => return,
@@ -95,30 +97,31 @@ impl Listen for Ears {
         else {
             return;
         };
-        if channel == self.events.as_bytes() {
-            self.watchers.tell(&message);
+        if channel == self.events.channel().as_bytes() {
+            self.events.publish(&message);
         } else if !own {
-            self.rooms.tell(&channel);
+            self.guests.hint(&channel);
         } else if let Some((request, grant)) = record::message(&message) {
             if let Some(grant) = &grant {
                 self.saw(grant.seq);
             }
-            self.book
+            self.wakes
                 .deliver(request, grant.map_or(Wake::Hint, Wake::Granted));
         }
     }
 
     fn missed(&self) {
-        self.book.hint_all();
-        self.rooms.hint_all();
+        self.wakes.hint_all();
+        self.guests.hint_all();
     }
 
     fn is_needed(&self) -> bool {
-        let awaited = self.book.is_awaited() || self.watchers.any() || self.rooms.any();
+        let awaited =
+            self.wakes.is_awaited() || self.events.watchers.is_watched() || self.guests.any();
         awaited && !self.is_closed()
     }
 
     fn is_closed(&self) -> bool {
-        *self.closed.borrow()
+        self.closed.is_closed()
     }
 }

@@ -93,7 +93,7 @@ impl Client {
         tokio::spawn(async move { lock.acquire().await.unwrap() })
     }
 
-    /// Waits until a lock has so many holders and waiters.
+    /// Waits until a lock has this number of holders and waiters.
     async fn until(&self, name: &str, holders: usize, waiters: usize) {
         eventually(&format!("{holders} and {waiters} of {name}"), async || {
             let view = self.inspect(name).await.unwrap();
@@ -125,15 +125,15 @@ fn keys(cluster: &Cluster, namespace: &str) -> Vec<Vec<String>> {
     nodes.map(of).collect()
 }
 
-/// The channels of a namespace on which clients hear of grants, at one server.
+/// The channels of a namespace for wakes, at one server.
 fn channels(node: &Redis, namespace: &str) -> Vec<String> {
     let ours = format!("clinch:{{{namespace}:");
     let all = node.command(&["PUBSUB", "SHARDCHANNELS"]).unwrap().texts();
     all.into_iter().filter(|at| at.starts_with(&ours)).collect()
 }
 
-/// Waits until somebody listens where a lock is.
-async fn until_heard(cluster: &Cluster, namespace: &str, name: &str) {
+/// Waits until a client has subscribed at the server of a lock.
+async fn until_subscribed(cluster: &Cluster, namespace: &str, name: &str) {
     eventually("a subscription where the lock is", async || {
         let key = key(namespace, name);
         let node = cluster.node_of(&key).unwrap();
@@ -244,7 +244,7 @@ async fn a_waiter_of_another_client_is_woken() {
     for round in 0..10 {
         let next = [&b, &a][round % 2].wait_for("x");
         a.until("x", 1, 1).await;
-        until_heard(cluster, ns, "x").await;
+        until_subscribed(cluster, ns, "x").await;
         let released = Instant::now();
         guard.release().await.unwrap();
         guard = soon("the waiter", next).await.unwrap();
@@ -279,10 +279,10 @@ async fn locks_live_while_their_slot_moves() {
         let hold = a.take(name).await;
         let waiter = b.wait_for(name);
         a.until(name, 1, 1).await;
-        until_heard(cluster, ns, name).await;
+        until_subscribed(cluster, ns, name).await;
         held.push((hold, waiter));
     }
-    // Nothing is lost, and nobody enters who may not; then some change hands.
+    // Nothing is lost, and exclusion holds; then some are handed over.
     let works = async |held: &mut Vec<(Hold, tokio::task::JoinHandle<Guard>)>, stage: &str| {
         assert_eq!(b.list("").await.unwrap().len(), names.len() + 1, "{stage}");
         let third = b
@@ -337,11 +337,11 @@ async fn a_subscription_follows_its_slot() {
     for _ in 0..4 {
         let next = b.wait_for("x");
         a.until("x", 1, 1).await;
-        until_heard(cluster, ns, "x").await;
+        until_subscribed(cluster, ns, "x").await;
         let from = cluster.node_of_slot(slot).unwrap();
         let to = (0..3).find(|node| *node != from).unwrap();
         cluster.migrate_slot(slot, from, to).unwrap();
-        until_heard(cluster, ns, "x").await;
+        until_subscribed(cluster, ns, "x").await;
         assert!(channels(cluster.node(from).unwrap(), ns).is_empty());
         let released = Instant::now();
         guard.release().await.unwrap();
@@ -369,16 +369,16 @@ async fn a_waiter_gets_in_when_its_messages_are_cut() {
     let guard = a.lock("x").lease(LONG).acquire().await.unwrap();
     let next = b.wait_for("x");
     a.until("x", 1, 1).await;
-    until_heard(cluster, ns, "x").await;
+    until_subscribed(cluster, ns, "x").await;
     cut();
     guard.release().await.unwrap();
     let guard = soon("the waiter", next).await.unwrap();
     // The subscription comes back by itself.
     let next = a.wait_for("x");
     a.until("x", 1, 1).await;
-    until_heard(cluster, ns, "x").await;
+    until_subscribed(cluster, ns, "x").await;
     cut();
-    until_heard(cluster, ns, "x").await;
+    until_subscribed(cluster, ns, "x").await;
     guard.release().await.unwrap();
     soon("the waiter", next)
         .await
@@ -412,7 +412,7 @@ async fn the_loss_of_a_master_loses_no_lock() {
     cluster.wait_ok().unwrap();
     let master = cluster.node_of(&key(ns, "n/0")).unwrap();
     assert_ne!(master, lost);
-    // The new master is found while nobody tells of it: the old one is dead.
+    // The new master is found without a redirection: the old one is dead.
     let there = async |prefix: &str| {
         let mut names = (0..).map(|n| format!("{prefix}/{n}"));
         let is_there = |name: &String| cluster.node_of(&key(ns, name)).unwrap() == master;
@@ -423,7 +423,7 @@ async fn the_loss_of_a_master_loses_no_lock() {
     let guard = guard.await.unwrap();
     let next = watcher.wait_for(&soon_name);
     hasty.until(&soon_name, 1, 1).await;
-    until_heard(&cluster, ns, &soon_name).await;
+    until_subscribed(&cluster, ns, &soon_name).await;
     guard.release().await.unwrap();
     // A grant needs a replica, and the new master has none until the old one is back.
     cluster.start_again(lost).unwrap();
@@ -475,15 +475,6 @@ async fn any_server_of_the_cluster_will_do() {
 }
 
 #[tokio::test]
-async fn raw_operations_find_their_server() {
-    let a = Client::open(&shared().url(), "floor").await;
-    let mut floor = a.store().floor().await.unwrap().unwrap();
-    for n in 0..20 {
-        floor.pair(n).await.unwrap();
-    }
-}
-
-#[tokio::test]
 async fn the_wrong_scheme_is_named() {
     let open = async |url: String| {
         let context = Clinch::context("wrong").unwrap();
@@ -499,7 +490,7 @@ async fn the_wrong_scheme_is_named() {
     assert!(error.to_string().contains("redis+cluster://"), "{error}");
 }
 
-/// One of three masters dies and nobody takes its slots: the holds on the others live on.
+/// One of three masters dies and no replica takes its slots: the holds on the others live on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_master_costs_only_the_holds_on_it() {
     let cluster = Cluster::start().unwrap();
@@ -543,7 +534,7 @@ async fn a_dead_master_costs_only_the_holds_on_it() {
 async fn tokens_rise_when_clocks_that_were_ahead_are_set_right() {
     const HOUR: Duration = Duration::from_secs(3600);
     let cluster = Cluster::start_with(|node| {
-        // Else the step makes the nodes think that they have not heard of each other for an hour.
+        // Else after the step the nodes would consider each other silent for an hour.
         node.clock_shim().config("cluster-node-timeout", "36000000")
     })
     .unwrap();

@@ -28,7 +28,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let cluster = Cluster::start_with(|node| {
-            // Else the step makes the nodes think that they have not heard of each other for an hour.
+            // Else after the step the nodes would consider each other silent for an hour.
             node.clock_shim().config("cluster-node-timeout", "36000000")
         });
         Self {

@@ -86,19 +86,19 @@ async fn the_least_rights_are_enough() {
     works(&server.url_as("least", "pw")).await;
     let client = Client::open(&server.url_as("least", "pw")).await.unwrap();
     client.store.doctor().await.unwrap();
-    // Less is not: each word of the rule is needed for something that a client does.
-    let words: Vec<&str> = LEAST
+    // Less is not: each right of the rule is needed.
+    let rights: Vec<&str> = LEAST
         .split_whitespace()
-        .filter(|word| word.starts_with('+'))
+        .filter(|right| right.starts_with('+'))
         .collect();
-    for word in words {
-        let less = LEAST.replace(&format!(" {word}"), "");
-        assert_ne!(less, LEAST, "{word}");
+    for right in rights {
+        let less = LEAST.replace(&format!(" {right}"), "");
+        assert_ne!(less, LEAST, "{right}");
         server
             .cli(&["ACL", "SETUSER", "less", "reset", "on", ">pw"])
             .unwrap();
         let mut rule = vec!["ACL", "SETUSER", "less"];
-        rule.extend(less.split_whitespace().filter(|other| *other != word));
+        rule.extend(less.split_whitespace().filter(|other| *other != right));
         server.cli(&rule).unwrap();
         let denied = || server.command(&["ACL", "LOG"]).unwrap().list().len();
         server.cli(&["ACL", "LOG", "RESET"]).unwrap();
@@ -119,16 +119,16 @@ async fn the_least_rights_are_enough() {
             memory("1");
             let _ = client.store.withdraw(&next).await;
             memory("0");
-            if word == "+unsubscribe" {
+            if right == "+unsubscribe" {
                 eventually("it is noticed", async || denied() > 0).await;
             }
         }
         server.cli(&["FLUSHALL"]).unwrap();
-        assert!(denied() > 0, "{word} is not needed");
+        assert!(denied() > 0, "{right} is not needed");
     }
 }
 
-/// No right to the channels: waiters are not told, so they ask.
+/// No right to the channels: waiters are not woken, so they poll.
 #[tokio::test]
 async fn without_channels_waiters_poll() {
     let deaf = LEAST.replace("&clinch:clinch:* ", "");
@@ -292,7 +292,7 @@ async fn a_node_of_a_cluster_says_which_url_to_use() {
 
 #[tokio::test]
 async fn a_server_that_loads_is_waited_for_by_claims_and_named_by_connect() {
-    // Each key takes 20 ms to load, and clients are heard after each.
+    // Each key takes 20 ms to load, and clients are served after each.
     let server = Redis::with()
         .config("save", "3600 1")
         .config("key-load-delay", "20000")
@@ -328,7 +328,7 @@ async fn a_server_that_loads_is_waited_for_by_claims_and_named_by_connect() {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn no_server_listens() {
     let port = {
         let server = Redis::start().unwrap();
         server.port()

@@ -40,7 +40,7 @@ fn numbers(view: &LockView) -> Vec<u64> {
     tokens.map(|token| token.seq()).collect()
 }
 
-/// The holder dies, and nobody comes while its lease runs out.
+/// The holder dies, and no client claims before its lease ends.
 #[tokio::test]
 async fn a_delay_outlives_a_short_memory() {
     for watched in [false, true] {
@@ -95,14 +95,14 @@ async fn a_delay_is_shown_and_ended_by_its_number() {
     assert_eq!((ended.seqs, ended.delays), (vec![], vec![seq]));
     assert_eq!(client.store.inspect(&claim.name).await.unwrap(), None);
     assert!(is_free(&client, "a").await);
-    // A late copy of that hits nobody.
+    // A late copy of that has no effect.
     assert_eq!(evict(Some(seq)).await.unwrap(), Evicted::default());
     drop(server);
 }
 
-/// Without a number: every hold, and the delays where nobody holds.
+/// Without a number: every hold, or the delays if there is no holder.
 #[tokio::test]
-async fn an_eviction_without_a_number_ends_delays_only_where_nobody_holds() {
+async fn an_eviction_without_a_number_ends_delays_only_without_a_holder() {
     let (_server, client) = brief().await;
     let permit = |lock_delay| Claim {
         lock_delay,

@@ -59,7 +59,7 @@ async fn a_durable_server_is_well() {
 }
 
 #[tokio::test]
-async fn what_a_restart_would_lose_is_told() {
+async fn what_a_restart_would_lose_is_reported() {
     let server = Redis::start().unwrap();
     let warned = async |words: &str| {
         let findings = examine(&server.url()).await;
@@ -117,7 +117,7 @@ async fn eviction_is_broken_even_if_it_is_accepted() {
 }
 
 #[tokio::test]
-async fn replicas_that_are_not_waited_for_are_told() {
+async fn replicas_that_are_not_waited_for_are_reported() {
     let server = Redis::start().unwrap();
     server
         .cli(&["CONFIG", "SET", "min-replicas-to-write", "1"])
@@ -175,7 +175,7 @@ async fn a_server_that_closes_idle_connections_spares_ours() {
 }
 
 #[tokio::test]
-async fn small_buffers_are_told() {
+async fn small_buffers_are_reported() {
     let server = Redis::start().unwrap();
     let set = |limits| {
         server
@@ -200,7 +200,7 @@ async fn a_clock_before_2020_is_broken() {
 }
 
 #[tokio::test]
-async fn a_user_with_too_few_rights_is_told_what_is_missing() {
+async fn missing_rights_are_reported() {
     let server = Redis::with()
         .user("few", "pw", "~* &* +@all -get -set")
         .user("deaf", "pw", "~* resetchannels +@all")
@@ -225,9 +225,9 @@ async fn a_user_with_too_few_rights_is_told_what_is_missing() {
     says(&findings, "access", Severity::Broken, "GET, SET");
 }
 
-/// Rules that cover all names and not the key beside them: locks work, so nothing else would tell.
+/// Rules that cover all names and not the key beside them: locks work, so nothing else would reveal it.
 #[tokio::test]
-async fn a_user_who_may_not_write_the_highest_number_is_told() {
+async fn a_missing_right_to_the_highest_number_is_reported() {
     let server = Redis::with()
         .user("names", "pw", "~clinch:{clinch:*} &* +@all")
         .user("blind", "pw", "~clinch:{clinch:*} &* +@all -acl")
@@ -283,7 +283,7 @@ async fn denied_commands_are_named_and_the_rest_is_looked_at() {
         &findings,
         "access",
         Severity::Warning,
-        "could not be looked at",
+        "could not be checked",
     );
     says(&findings, "latency", Severity::Ok, "answers in");
 }

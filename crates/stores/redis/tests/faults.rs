@@ -188,7 +188,7 @@ async fn a_grant_that_comes_after_its_lease_is_not_reported_and_not_kept() {
     all_free(&server).await;
 }
 
-/// The server renews, and its word comes too late: what was lost stays lost, and is given back.
+/// The server renews, and its reply arrives too late: what was lost stays lost, and is released.
 #[tokio::test]
 async fn a_renewal_acknowledged_after_the_deadline_revives_nothing() {
     let server = Redis::start().unwrap();
@@ -200,10 +200,10 @@ async fn a_renewal_acknowledged_after_the_deadline_revives_nothing() {
     assert_eq!(
         holders(&server, "a").await,
         1,
-        "the server has heard the renewals"
+        "the server has the renewals"
     );
     proxy.heal();
-    // Given back at once: nobody waits for the lease that the server has extended.
+    // Released at once: no client waits for the lease that the server has extended.
     all_free(&server).await;
     assert!(!guard.is_valid());
     assert_eq!(guard.status(), Status::Lost(LostReason::Unrenewed));
@@ -228,7 +228,7 @@ async fn a_release_acknowledged_after_the_lease_is_not_called_lost() {
     all_free(&server).await;
 }
 
-/// The claim is on its way for so long that it has been withdrawn when it arrives.
+/// The claim arrives after it was withdrawn.
 #[tokio::test]
 async fn a_claim_that_arrives_after_its_withdrawal_is_refused() {
     let server = Redis::start().unwrap();
@@ -297,7 +297,7 @@ async fn resets_while_held_cost_nothing() {
     world.is_free().await;
 }
 
-/// A connection that is dead without a word is given up, and the hold lives on over the next.
+/// A silently dead connection is dropped, and the hold lives on over the next.
 #[tokio::test]
 async fn dead_connections_are_given_up_in_time() {
     tokio::join!(
@@ -307,18 +307,18 @@ async fn dead_connections_are_given_up_in_time() {
     );
 }
 
-/// Nothing passes, on new connections neither, until the hold is in doubt; then the path heals.
+/// Nothing passes, not on new connections either, until the hold is suspect; then the network recovers.
 #[tokio::test]
 async fn a_path_that_heals_within_the_lease_costs_nothing() {
     let world = World::new().await;
     let guard = world.acquire().await;
     world.proxy.flow(Direction::Up, Flow::Blackhole);
     world.proxy.flow(Direction::Down, Flow::Blackhole);
-    eventually("it is in doubt", async || guard.status() == Status::Suspect).await;
+    eventually("it is suspect", async || guard.status() == Status::Suspect).await;
     assert!(guard.is_valid());
     world.proxy.heal();
     world.is_kept(&guard).await;
-    eventually("no more doubt", async || guard.status() == Status::Held).await;
+    eventually("it is held", async || guard.status() == Status::Held).await;
 }
 
 /// A path that does not heal: the guard knows by its clock alone.
@@ -334,7 +334,7 @@ async fn a_path_that_does_not_heal_ends_the_hold_on_time() {
     assert!(number(&next) > number(&guard));
 }
 
-/// Many ask while the server is silent: each hears within about two timeouts, not in turn.
+/// Many clients claim while the server is silent: each fails within about two timeouts, not one after the other.
 #[tokio::test]
 async fn a_silent_server_fails_all_callers_together() {
     let server = Redis::start().unwrap();
@@ -343,16 +343,14 @@ async fn a_silent_server_fails_all_callers_together() {
     let store = client.store.clone();
     proxy.flow(Direction::Down, Flow::Blackhole);
     let began = clinch_core::Clock::boot().now();
-    let mut asked = Vec::new();
+    let mut claims = Vec::new();
     for i in 0..600 {
         let (store, claim) = (store.clone(), client.mutex(&format!("n{i}"), LONG));
-        asked.push(tokio::task::spawn(async move {
-            let error = store.claim(&claim).await.unwrap_err();
-            assert_eq!(error.store(), Some("redis"), "{error}");
-            error.kind()
+        claims.push(tokio::task::spawn(async move {
+            store.claim(&claim).await.unwrap_err().kind()
         }));
     }
-    for answer in asked {
+    for answer in claims {
         let kind = soon("an answer", answer).await.unwrap();
         assert_eq!(kind, clinch_core::ErrorKind::Unreachable);
     }
@@ -375,7 +373,7 @@ async fn a_silent_connection_costs_no_hold_with_a_short_lease() {
     let claimed = clinch.lock("b").lease(LONG).acquire().await.unwrap();
     let old = proxy.links().pop().unwrap();
     old.flow(Direction::Down, Flow::Blackhole);
-    // Both requests that may be under way at once are, and wait for their replies.
+    // As many requests as may be in flight are, and wait for their replies.
     let waiting: Vec<_> = (0..2)
         .map(|n| {
             let clinch = clinch.clone();

@@ -15,7 +15,7 @@ fn an_older_token_writes_nothing() {
     let script = guarded("return redis.call('INCRBY', KEYS[1], ARGV[1])");
     let write =
         |token: &str| server.cli(&["EVAL", &script, "2", "stock", "stock:fence", "1", token]);
-    // Greater than 2^53 and next to each other: Lua's numbers could not tell them apart.
+    // Greater than 2^53 and next to each other: Lua's numbers could not distinguish them.
     let (old, new) = (token((1 << 51) - 1, 4094), token((1 << 51) - 1, 4095));
     assert_eq!(write(&old).unwrap(), "1");
     assert_eq!(write(&old).unwrap(), "2", "the same holder writes again");

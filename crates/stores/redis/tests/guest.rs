@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{Claim, ClaimReply, Hold, Renewal, Store};
+use clinch_core::store::{Admin, Claim, ClaimReply, Hold, Renewal};
 use clinch_core::{Clinch, Clock, ErrorKind, LostReason, Name, OwnerId, ReleaseReply};
 use clinch_testkit::proxy::{Direction, Flow, Proxy, Then, resp};
 use clinch_testkit::servers::Redis;
@@ -86,7 +86,7 @@ fn calls(server: &Redis) -> u64 {
 }
 
 /// A claim and its store, below the engine.
-async fn raw(url: &str, name: &str) -> (Arc<dyn Store>, Claim) {
+async fn raw(url: &str, name: &str) -> (Arc<dyn Admin>, Claim) {
     let context = Clinch::context("clinch").unwrap();
     let store = clinch_redis::open(&url.parse().unwrap(), context.clone())
         .await
@@ -269,7 +269,7 @@ async fn a_foreign_lock_is_never_touched() {
             panic!("{reply:?}")
         };
         assert!(busy.retry_after.unwrap() <= Duration::from_secs(60));
-        // Even the right number of somebody else's hold is not enough.
+        // Even the right number of another client's hold is not enough.
         let (granted, free) = raw(&direct(&server, layout), "free").await;
         let ClaimReply::Granted(grant) = granted.claim(&free).await.unwrap() else {
             panic!("it is free")
@@ -574,7 +574,7 @@ async fn a_claim_that_arrives_after_other_holders_takes_nothing() {
         let proxy = proxied(&server).await;
         let (store, claim) = raw(&through(&proxy, layout), "a").await;
         let (other, _) = raw(&direct(&server, layout), "a").await;
-        let use_once = async |store: &Arc<dyn Store>, claim: &Claim| {
+        let use_once = async |store: &Arc<dyn Admin>, claim: &Claim| {
             let ClaimReply::Granted(grant) = store.claim(claim).await.unwrap() else {
                 panic!("it is free");
             };
@@ -621,7 +621,7 @@ async fn a_claim_that_arrives_after_other_holders_takes_nothing() {
     }
 }
 
-/// The same where the hold was evicted: nobody releases it, and its client has not heard of it yet.
+/// The same if the hold was evicted: it is not released, and its client has not noticed yet.
 #[tokio::test]
 async fn the_first_copy_of_an_evicted_claim_takes_nothing() {
     for layout in LAYOUTS {

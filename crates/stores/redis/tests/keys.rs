@@ -134,7 +134,7 @@ async fn a_queue_of_five_hundred_is_served_in_order_and_leaves_nothing() {
     .await;
 }
 
-/// As by eviction: whoever held it is told, and nobody of before is granted anything.
+/// As by eviction: its holder learns of it, and no earlier claim is granted.
 #[tokio::test]
 async fn a_lock_whose_key_was_deleted_begins_anew() {
     let server = Redis::start().unwrap();

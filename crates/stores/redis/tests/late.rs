@@ -35,7 +35,7 @@ struct World {
     other: Client,
     /// The connection whose requests are held back.
     old: Link,
-    /// With a watcher the scripts take no short cut.
+    /// With a watcher the script uses the slow path only.
     _events: Option<Events>,
 }
 
@@ -178,7 +178,7 @@ async fn requests_that_are_kept_push_no_others_out() {
     world.deliver().await;
 }
 
-/// Nobody releases a hold that was evicted: its client hears of it at the next renewal, when many others have
+/// An evicted hold is not released: its client learns of it at the next renewal, when many others have
 /// used the lock. Until then the server remembers the request by itself.
 #[tokio::test]
 async fn the_first_copy_of_an_evicted_claim_takes_nothing() {
@@ -204,8 +204,8 @@ async fn the_first_copy_of_an_evicted_claim_takes_nothing() {
     }
 }
 
-/// The reply to a claim is lost, its second copy is under way for longer than the hold lasts, and the client
-/// dies: nobody ends the request. The same with one that waited.
+/// The reply to a claim is lost, its second copy is in transit for longer than the hold lasts, and the client
+/// dies: the request is not ended. The same with one that waited.
 #[tokio::test]
 async fn the_second_copy_of_an_expired_claim_takes_nothing() {
     // A copy may arrive for two seconds all the same.

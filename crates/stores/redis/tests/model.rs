@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clinch_core::Result;
-use clinch_core::store::{Events, OpenContext, Store};
+use clinch_core::store::{Admin, Events, OpenContext};
 use clinch_testkit::model::{Real, Said, Time, play};
 use clinch_testkit::servers::{Redis, Step};
 
 struct Server {
     redis: Redis,
-    /// Somebody watches: the scripts take no short cut then.
+    /// Whether events are watched: then the script uses the slow path only.
     watched: bool,
     watchers: Mutex<Vec<Events>>,
 }
@@ -27,7 +27,7 @@ impl Server {
 }
 
 impl Real for Server {
-    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Admin>> {
         let url = format!("{}/?remember=24h", self.redis.url()).parse()?;
         let store = clinch_redis::open(&url, context).await?;
         if self.watched {
@@ -65,6 +65,6 @@ fn answers_are_those_of_the_reference() {
 }
 
 #[test]
-fn answers_without_short_cuts_are_those_of_the_reference() {
+fn answers_on_the_slow_path_are_those_of_the_reference() {
     play(&Server::new(true), 200);
 }

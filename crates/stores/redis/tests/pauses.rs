@@ -1,4 +1,4 @@
-//! The server stands still, and clients do, for half a lease and for two.
+//! The server or a client is paused, for half a lease and for two.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;

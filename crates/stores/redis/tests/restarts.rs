@@ -118,7 +118,7 @@ async fn without_its_data_holds_are_lost_and_waiters_get_their_turn() {
     assert!(next.is_valid() && number(&next) > number(&guard));
 }
 
-/// Down for longer than a lease: the guard knows without a word, and nothing wedges.
+/// Down for longer than a lease: the guard expires without a message, and nothing hangs.
 #[tokio::test]
 async fn while_the_server_is_down_the_hold_ends_on_time() {
     let server = durable();

@@ -14,7 +14,7 @@ use clinch_testkit::servers::{Redis, Sentinels};
 use clinch_testkit::wait::{eventually, soon};
 use common::{client, connections};
 
-/// No failover takes so long, and no test waits for its end.
+/// Longer than any failover; no test waits for its end.
 const LONG: Duration = Duration::from_secs(120);
 
 /// How many claims hold and wait for a name.
@@ -105,7 +105,7 @@ async fn a_master_that_hangs_and_comes_back_is_left_behind() {
     .await;
 }
 
-/// The timeout is far longer than the test waits: only the word of a sentinel frees the requests
+/// The timeout is far longer than the test waits: only the message of a sentinel ends the requests
 /// that the old master holds, although the first sentinel is dead.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_do_not_wait_for_a_master_that_hangs() {
@@ -356,7 +356,7 @@ async fn wrong_names_and_absent_sentinels_are_named() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let text = error.to_string();
     assert!(
-        text.contains("\"nope\"") && text.contains(&format!("they know {name}")),
+        text.contains("\"nope\"") && text.contains(&format!("they have {name}")),
         "{text}"
     );
     for sentinel in all.sentinels() {
@@ -395,7 +395,7 @@ async fn sentinels_have_a_login_of_their_own() {
 
 /// A sentinel that is cut off names the master of before; the others have a newer configuration.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel_that_is_behind_is_not_believed() {
+async fn an_outdated_sentinel_is_ignored() {
     let all = Sentinels::start().unwrap();
     all.failover().unwrap();
     all.wait_synced().unwrap();

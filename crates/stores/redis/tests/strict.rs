@@ -20,10 +20,10 @@ fn deadline(by: &Clinch, guard: &Guard) -> BootTime {
     by.clock().now() + guard.remaining()
 }
 
-/// Two holders at once, after a loss that `lose` brings about; tokens tell them apart.
+/// Two holders at once, after a loss that `lose` causes; tokens distinguish them.
 async fn overlaps(url: &str, lose: impl AsyncFnOnce()) {
     let old = client(url).await.unwrap();
-    // The next renewal, which would tell of the loss, is far off.
+    // The next renewal, which would detect the loss, is far off.
     let lease = Duration::from_secs(300);
     let first = old.lock("x").lease(lease).acquire().await.unwrap();
     lose().await;
@@ -268,7 +268,7 @@ async fn strict_mode_refuses_what_would_break_it() {
     let redis = Redis::start().unwrap();
     let a = client(&format!("{}?{STRICT}", redis.url())).await.unwrap();
     assert_eq!(a.info().limits.max_lease, LONGEST);
-    let sent = a.store().operations();
+    let sent = a.operations();
     let second = Duration::from_secs(1);
     for lock in [
         a.lock("x").lease(LONGEST + second),
@@ -279,9 +279,9 @@ async fn strict_mode_refuses_what_would_break_it() {
             ErrorKind::Invalid
         );
     }
-    assert_eq!(a.store().operations(), sent, "it was refused by the server");
+    assert_eq!(a.operations(), sent, "it was refused by the server");
     a.lock("x").lease(LONGEST).try_acquire().await.unwrap();
-    // Another pause than the others have would be too short for somebody.
+    // Another pause than the others have would be too short for one of them.
     let other = format!("{}?durability=strict&longest=5s", redis.url());
     let b = client(&other).await.unwrap();
     let refused = b.lock("x").lease(second).try_acquire().await.unwrap_err();

@@ -39,7 +39,7 @@ async fn they_rise_over_flushall_and_a_restart_without_data_for_all_clients() {
 }
 
 /// The server forgets everything and its clock goes back: who has seen a number makes sure that the
-/// next is greater, and from then on they rise for everybody.
+/// next is greater, and from then on they rise for all clients.
 #[tokio::test]
 async fn they_rise_over_flushall_and_a_clock_set_back_for_who_has_seen_one() {
     let server = Redis::with().clock_shim().start().unwrap();

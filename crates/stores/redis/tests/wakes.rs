@@ -56,7 +56,7 @@ async fn a_waiter_whose_connection_is_reset_enters() {
     assert!(next.is_valid() && number(&next) > token);
 }
 
-/// The message is sent while nothing reaches the waiter, and is lost for good.
+/// The message is sent while nothing reaches the waiter, and is lost.
 #[tokio::test]
 async fn a_lost_message_costs_time_only() {
     let server = Redis::start().unwrap();
@@ -86,7 +86,7 @@ async fn a_lost_message_costs_time_only() {
     assert!(one.check(&next.sequencer()).await.unwrap().is_current());
 }
 
-/// The server answers nobody for a while, then tells all at once.
+/// The server does not answer for a while, then sends all messages at once.
 #[tokio::test]
 async fn a_paused_server_wakes_when_it_goes_on() {
     let server = Redis::start().unwrap();

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use clinch_core::{Error, ErrorKind, Result, StoreUrl};
 
-use crate::home;
+use crate::file::home;
 
-/// How long an operation waits by default for the transactions of other processes.
+/// Default of the longest wait for the transactions of other processes.
 const DEFAULT_BUSY: Duration = Duration::from_secs(5);
 /// The parameters of the URL.
 const KNOWN: [&str; 3] = ["busy", "fs", "owner"];
 
-/// What the URL says.
+/// The parsed URL.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// The database file.
     pub(crate) path: PathBuf,
-    /// Whether the path is the default: then its folder is made on demand.
+    /// Whether the path is the default: then its folder is created if it is missing.
     pub(crate) is_default: bool,
-    /// How long an operation waits for the transactions of other processes.
+    /// Longest wait of an operation for the transactions of other processes.
     pub(crate) busy: Duration,
-    /// Whether a place is taken where locks may not exclude.
+    /// Whether a place is accepted where locks may not exclude.
     pub(crate) any_place: bool,
-    /// Whether a file is taken that another user may have prepared.
+    /// Whether a file is accepted that another user may have prepared.
     pub(crate) any_owner: bool,
 }
 
@@ -36,12 +36,11 @@ impl Config {
         url.finish(&KNOWN)?;
         let text = url.path()?;
         if text.contains('\0') {
-            return Err(Error::invalid("the path contains a NUL byte").with_store("sqlite"));
+            return Err(Error::invalid("the path contains a NUL byte"));
         }
         if text.starts_with(":memory:") {
             return Err(
                 Error::invalid("a store in memory is not shared with any process")
-                    .with_store("sqlite")
                     .with_advice("for tests inside one process use memory:, else give a path"),
             );
         }
@@ -60,13 +59,12 @@ impl Config {
     }
 }
 
-/// Whether a check is turned off, by its only value.
+/// Whether a check is turned off, by its only value `accept`.
 fn accepts(url: &mut StoreUrl, check: &str) -> Result<bool> {
     match url.take(check).as_deref() {
         None => Ok(false),
         Some("accept") => Ok(true),
         Some(other) => Err(Error::invalid(format!("{check}={other} is not known"))
-            .with_store("sqlite")
             .with_advice(format!("the only value is {check}=accept"))),
     }
 }
@@ -74,8 +72,8 @@ fn accepts(url: &mut StoreUrl, check: &str) -> Result<bool> {
 /// The file that `sqlite:` without a path means: `/var/lib/clinch/locks.db` for root, and
 /// `.local/state/clinch/locks.db` in the home of any other user.
 ///
-/// The home is that of the user database. The environment is not asked: a service, a cron job and a
-/// shell of one user have different ones, and would not exclude each other.
+/// The home is that of the user database. The environment is not used: it differs between a service, a
+/// cron job and a shell of one user, which would then not exclude each other.
 ///
 /// ```
 /// match clinch_sqlite::default_path() {
@@ -85,7 +83,7 @@ fn accepts(url: &mut StoreUrl, check: &str) -> Result<bool> {
 /// ```
 pub fn default_path() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
-    choose(uid, home::of)
+    choose(uid, home::of).map_err(|error| error.or_store("sqlite"))
 }
 
 /// The absolute path of the file that a URL of this store means, without opening it.
@@ -97,6 +95,10 @@ pub fn default_path() -> Result<PathBuf> {
 /// # Ok(()) }
 /// ```
 pub fn file_of(url: &StoreUrl) -> Result<PathBuf> {
+    locate(url).map_err(|error| error.or_store("sqlite"))
+}
+
+fn locate(url: &StoreUrl) -> Result<PathBuf> {
     let path = Config::from_url(url)?.path;
     let name = path.file_name().unwrap_or_default().to_owned();
     let folder = match path.parent() {
@@ -120,7 +122,6 @@ fn choose(uid: u32, home: impl FnOnce(u32) -> Option<PathBuf>) -> Result<PathBuf
                     ErrorKind::Invalid,
                     format!("no folder is known for the default file: user {uid} has no home"),
                 )
-                .with_store("sqlite")
                 .with_advice("give a path: --store sqlite:/path/to/locks.db")
             })?;
             home.join(".local/state")

@@ -6,14 +6,14 @@ use std::path::Path;
 use clinch_core::{Effect, Error, ErrorKind};
 use rusqlite::ErrorCode;
 
-use crate::blocker::Blocker;
+use crate::file::blocker::Blocker;
 
-/// What stops one operation of a transaction.
+/// Why an operation of a transaction failed.
 #[derive(Debug)]
 pub(crate) enum Fail {
-    /// SQLite failed: the transaction cannot be trusted any more and is rolled back.
+    /// SQLite failed: the transaction is rolled back.
     Sql(rusqlite::Error),
-    /// The operation itself is refused. It has written nothing; the others go on.
+    /// The operation itself is refused. It has written nothing; the others continue.
     Refused(Error),
 }
 
@@ -40,8 +40,8 @@ pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// The connection itself may be the problem: a new one has a chance.
-pub(crate) fn wants_reopen(error: &rusqlite::Error) -> bool {
+/// The connection itself may have failed: a new one may work.
+pub(crate) fn needs_reopen(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
         Some(
@@ -55,8 +55,7 @@ pub(crate) fn wants_reopen(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Writing failed below SQLite: what was written before may be lost too, and a later success proves
-/// nothing about it.
+/// Writing failed below SQLite: earlier writes may be lost, too, even if a later one succeeds.
 pub(crate) fn is_write_failure(error: &rusqlite::Error) -> bool {
     use rusqlite::ffi;
     let code = error.sqlite_error().map(|error| error.extended_code);
@@ -72,7 +71,7 @@ pub(crate) fn is_write_failure(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// What a client says after that.
+/// The error of a client after such a failure.
 pub(crate) fn poisoned(path: &Path) -> Error {
     Error::new(
         ErrorKind::Unreachable,
@@ -81,13 +80,12 @@ pub(crate) fn poisoned(path: &Path) -> Error {
             path.display()
         ),
     )
-    .with_store("sqlite")
     .with_advice("check the disk, then connect again")
 }
 
 /// Another process keeps the writer's lock.
 pub(crate) fn blocked(path: &Path) -> Error {
-    let (who, advice) = match Blocker::find(path) {
+    let (blocker, advice) = match Blocker::find(path) {
         Some(blocker) => (
             format!("blocked by {blocker}"),
             "continue or end that process",
@@ -99,16 +97,15 @@ pub(crate) fn blocked(path: &Path) -> Error {
     };
     Error::new(
         ErrorKind::Unreachable,
-        format!("{} is {who}", path.display()),
+        format!("{} is {blocker}", path.display()),
     )
-    .with_store("sqlite")
     .with_advice(advice)
 }
 
 /// An error of SQLite on the store at `path`.
 pub(crate) fn sql(error: rusqlite::Error, path: &Path) -> Error {
     let shown = path.display();
-    let new = |kind, message: String| Error::new(kind, message).with_store("sqlite");
+    let new = |kind, message: String| Error::new(kind, message);
     let made = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => blocked(path),
         Some(ErrorCode::DiskFull) => new(
@@ -152,12 +149,10 @@ pub(crate) fn io(error: io::Error, path: &Path, what: &str) -> Error {
         }
         _ => ErrorKind::Unreachable,
     };
-    Error::new(kind, format!("{}: {what}: {error}", path.display()))
-        .with_store("sqlite")
-        .with_source(error)
+    Error::new(kind, format!("{}: {what}: {error}", path.display())).with_source(error)
 }
 
-/// The store's data is not what clinch wrote.
+/// The file is not a store of this clinch.
 pub(crate) fn corrupt(path: &Path, why: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,
@@ -166,11 +161,10 @@ pub(crate) fn corrupt(path: &Path, why: &str) -> Error {
             path.display()
         ),
     )
-    .with_store("sqlite")
     .with_advice("give another path, or move the file away")
 }
 
-/// What clinch wrote about one name cannot be read any more.
+/// The record of one name cannot be read.
 pub(crate) fn damaged(path: &Path, name: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,
@@ -179,15 +173,14 @@ pub(crate) fn damaged(path: &Path, name: &str) -> Error {
             path.display()
         ),
     )
-    .with_store("sqlite")
     .with_advice(DAMAGED_ADVICE)
 }
 
-/// What to do about a damaged record.
+/// The advice for a damaged record.
 pub(crate) const DAMAGED_ADVICE: &str = "take another name or another file; or, once nothing holds a lock of this file, stop its \
      users and remove it with its -wal and -shm";
 
-/// Whether a column does not hold what clinch writes into it.
+/// Whether a column has content that clinch never writes.
 pub(crate) fn is_misfit(error: &rusqlite::Error) -> bool {
     matches!(
         error,
@@ -199,16 +192,14 @@ pub(crate) fn is_misfit(error: &rusqlite::Error) -> bool {
 
 /// Access is refused.
 pub(crate) fn denied(path: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::Denied, format!("{} {why}", path.display()))
-        .with_store("sqlite")
-        .with_advice(
-            "run as the user that owns it, change its permissions, or give another path with --store",
-        )
+    Error::new(ErrorKind::Denied, format!("{} {why}", path.display())).with_advice(
+        "run as the user that owns it, change its permissions, or give another path with --store",
+    )
 }
 
 /// The store has been closed.
 pub(crate) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the store has been closed").with_store("sqlite")
+    Error::new(ErrorKind::Closed, "the store has been closed")
 }
 
 /// The store was opened by the process from which this one was forked.
@@ -217,14 +208,12 @@ pub(crate) fn forked() -> Error {
         ErrorKind::Closed,
         "the store belongs to the process that opened it, and this one was forked from it",
     )
-    .with_store("sqlite")
-    // In a forked child SQLite takes the locks of the parent for its own, also on a new connection.
+    // In a forked child SQLite treats the locks of the parent as its own, also on a new connection.
     .with_advice("start another program (exec) in the child, and connect there")
 }
 
-/// The thread that ran an operation has gone without an answer.
-pub(crate) fn vanished() -> Error {
+/// The thread that ran an operation ended without an answer.
+pub(crate) fn no_answer() -> Error {
     Error::new(ErrorKind::Internal, "an operation ended without an answer")
-        .with_store("sqlite")
         .with_effect(Effect::Possible)
 }

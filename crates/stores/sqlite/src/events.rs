@@ -1,37 +1,37 @@
-//! Live events: written only while somebody watches.
+//! Live events: written only while a client watches.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{Event, EventKind, EventSender};
-use clinch_core::{ClientId, Clock, Name, OwnerId, Token};
+use clinch_core::store::{Event, EventKind, EventSender, Events};
+use clinch_core::{ClientId, Clock, Name, OwnerId, Result, Token, keeper};
 use rusqlite::{Connection, Row, params};
 use tokio::sync::watch;
 
+use crate::batch::{Batcher, Route};
 use crate::error::Step;
-use crate::rows::column;
-use crate::tx::Tx;
-use crate::writer::{Route, Writer};
+use crate::record::column;
+use crate::transaction::Tx;
 
 /// How many events the file keeps.
 const KEPT: i64 = 10_000;
-/// How often a watcher looks without having been nudged.
+/// How often a watcher polls without a signal.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Writes the events of a transaction, if anybody watches.
+/// Writes the events of a transaction, if any client watches.
 pub(crate) fn write(tx: &mut Tx<'_>) -> rusqlite::Result<()> {
-    if tx.news.events.is_empty() {
+    if tx.after.events.is_empty() {
         return Ok(());
     }
-    tx.news.watchers = tx.cache.watchers(|| watchers(tx.db))?;
-    if tx.news.watchers.is_empty() {
-        tx.news.events.clear();
+    tx.after.watchers = tx.cache.watchers(|| watchers(tx.db))?;
+    if tx.after.watchers.is_empty() {
+        tx.after.events.clear();
         return Ok(());
     }
     const SQL: &str = "INSERT INTO events (ns, name, kind, owner, host, pid, label, token, value)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let mut last = 0;
-    for event in tx.news.events.drain(..) {
+    for event in tx.after.events.drain(..) {
         last = tx.db.prepare_cached(SQL)?.insert(params![
             tx.ns,
             event.name.as_str(),
@@ -56,8 +56,28 @@ pub(crate) fn watchers(db: &Connection) -> rusqlite::Result<Vec<ClientId>> {
     rows.map(|id| id.map(ClientId::from_u64)).collect()
 }
 
+/// Opens a stream of the events of names that start with `prefix`.
+pub(crate) async fn open(batcher: &Arc<Batcher>, me: ClientId, prefix: &str) -> Result<Events> {
+    batcher.wakes().bind_once();
+    // Before the watch begins, so that another stream that ends just now does not end it.
+    let signals = batcher.wakes().event_signals();
+    let last = batcher
+        .call(Route::Inline, move |tx| subscribe(tx, me))
+        .await?;
+    let (sender, events) = Events::channel();
+    let feed = Feed {
+        batcher: batcher.clone(),
+        prefix: prefix.into(),
+        me,
+        signals,
+        to: sender,
+    };
+    keeper::spawn(feed.run(last))?;
+    Ok(events)
+}
+
 /// Makes this client a watcher and returns the number of the last event so far.
-pub(crate) fn subscribe(tx: &mut Tx<'_>, me: ClientId) -> Step<i64> {
+fn subscribe(tx: &mut Tx<'_>, me: ClientId) -> Step<i64> {
     tx.cache.clear();
     tx.db
         .prepare_cached("INSERT OR IGNORE INTO watchers (client) VALUES (?1)")?
@@ -70,7 +90,7 @@ pub(crate) fn subscribe(tx: &mut Tx<'_>, me: ClientId) -> Step<i64> {
     Ok(last)
 }
 
-/// Ends a client's watch, and forgets the events once nobody watches.
+/// Ends a client's watch, and removes the events with the last watch.
 pub(crate) fn unsubscribe(tx: &mut Tx<'_>, client: ClientId) -> rusqlite::Result<()> {
     let db = tx.db;
     let removed = db
@@ -110,36 +130,33 @@ fn event(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Event>> {
     };
     let text = |at: usize| row.get(at).map(|text: Option<String>| text.map(Arc::from));
     let token: Option<i64> = row.get(8)?;
-    Ok(Some(Event {
-        kind,
-        name,
-        owner: OwnerId::new(row.get::<_, String>(4)?),
-        host: row.get(5)?,
-        pid: row.get(6)?,
-        label: text(7)?,
-        token: token.and_then(|raw| Token::from_u64(raw.cast_unsigned())),
-        value: text(9)?,
-    }))
+    let mut event = Event::new(kind, name, OwnerId::new(row.get::<_, String>(4)?));
+    event.host = row.get(5)?;
+    event.pid = row.get(6)?;
+    event.label = text(7)?;
+    event.token = token.and_then(|raw| Token::from_u64(raw.cast_unsigned()));
+    event.value = text(9)?;
+    Ok(Some(event))
 }
 
 /// One stream of events.
 #[derive(Debug)]
-pub(crate) struct Feed {
-    pub(crate) writer: Arc<Writer>,
-    pub(crate) prefix: Arc<str>,
-    pub(crate) me: ClientId,
-    pub(crate) nudges: watch::Receiver<()>,
-    pub(crate) to: EventSender,
+struct Feed {
+    batcher: Arc<Batcher>,
+    prefix: Arc<str>,
+    me: ClientId,
+    signals: watch::Receiver<()>,
+    to: EventSender,
 }
 
 impl Feed {
-    /// Passes events on until nobody listens or the store is closed. Runs on the keeper.
-    pub(crate) async fn run(mut self, mut last: i64) {
-        let mut closing = self.writer.bells().closing();
+    /// Sends events until the stream is dropped or the store is closed. Runs on the keeper.
+    async fn run(mut self, mut last: i64) {
+        let mut closing = self.batcher.wakes().closing();
         loop {
             let prefix = self.prefix.clone();
             let step = move |tx: &mut Tx<'_>| read(tx, &prefix, last);
-            match self.writer.call(Route::Thread, step).await {
+            match self.batcher.call(Route::Thread, step).await {
                 Ok((newest, events)) => {
                     last = newest;
                     if events.into_iter().any(|event| !self.to.send(event)) {
@@ -150,10 +167,10 @@ impl Feed {
                 Err(_) => return,
             }
             tokio::select! {
-                _ = self.nudges.changed() => {}
+                _ = self.signals.changed() => {}
                 () = closing.wait() => return,
                 () = self.to.closed() => break,
-                // Only a poll: no deadline hangs on it.
+                // Only a poll: no deadline depends on it.
                 () = Clock::boot().sleep(POLL) => {}
             }
         }
@@ -162,13 +179,13 @@ impl Feed {
 
     /// The last stream of a client ends its watch.
     async fn end(self) {
-        drop(self.nudges);
-        let (me, bells) = (self.me, self.writer.bells().clone());
-        let step = move |tx: &mut Tx<'_>| match bells.listeners() {
+        drop(self.signals);
+        let (me, wakes) = (self.me, self.batcher.wakes().clone());
+        let step = move |tx: &mut Tx<'_>| match wakes.event_streams() {
             0 => Ok(unsubscribe(tx, me)?),
             _ => Ok(()),
         };
-        // An error means that the store is going, and its watch with it.
-        let _ = self.writer.call(Route::Thread, step).await;
+        // An error means that the store is being closed, which ends its watch.
+        let _ = self.batcher.call(Route::Thread, step).await;
     }
 }

@@ -1,15 +1,14 @@
 //! The embedded store of clinch: locks for the processes of one machine, in a SQLite file.
 //!
-//! One file is the truth; two side channels make it quick. Each process holds a kernel lock on a
-//! session file, so that its death is seen at once, and listens at a datagram socket, so that a
-//! release wakes the one process that is next. Without them leases run out and waiters ask again.
-//! The session file also takes renewals while another process keeps the database from being written.
+//! The file has the state; two side channels make it fast. Each process holds a kernel lock on a
+//! session file, so that its death is seen at once, and receives datagrams at a socket, so that a
+//! release wakes only the process that is next. Without them, leases run out and waiters repeat their
+//! claims. The session file also takes renewals while another process keeps the writer's lock.
 //!
-//! What happens to a name is decided by [`clinch_core::machine`]: a transaction loads the name's
-//! rows, runs the step, and writes the difference. Reading order of the source: `store`, `writer`
-//! (operations of many tasks in few transactions), `core` (the connection), `tx` and `rows` (one
-//! name), `sequence` (numbers that never fall), `renewals` and `beats`, then the side channels
-//! `session`, `wakes`, `deaths`, and `boot`, `log`, `place`, `folder` (what could split the store).
+//! [`clinch_core::machine`] decides each step: a transaction loads the rows of a name, runs the step,
+//! and writes what has changed. Reading order: `store`, `batch` (operations of many tasks in few
+//! transactions), `connection`, `transaction` and `record` (one name), `sequence` (numbers that never
+//! fall), `renew`, then `session`, `wakes`, `boot` and `file` (what could split the store).
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,46 +21,40 @@
 //! let url = format!("sqlite:{}", file.display()).parse()?;
 //! let store = std::sync::Arc::new(SqliteStore::open(&url, context.clone())?);
 //! let clinch = blocking::Clinch::from(Clinch::builder(store, context).build());
-//! let guard = clinch.lock("orders/42").acquire()?; // no other process of this machine has it
+//! let guard = clinch.lock("orders/42").acquire()?; // excludes other processes of this machine
 //! assert!(guard.release()?.was_held());
 //! clinch.close()?;
 //! # std::fs::remove_dir_all(&folder)?;
 //! # Ok(()) }
 //! ```
 
-mod beats;
-mod blocker;
+mod admin;
+mod batch;
 mod boot;
 mod cache;
+mod claim;
+mod cleanup;
 mod config;
-mod core;
-mod dead;
-mod deaths;
+mod connection;
 mod doctor;
 mod error;
 mod events;
 mod file;
-mod floor;
-mod folder;
-mod home;
-mod log;
-mod maintenance;
-mod mine;
-mod owner;
-mod place;
-mod queue;
-mod renewals;
-mod rows;
+mod info;
+mod inspect;
+mod ledger;
+mod open;
+mod record;
+mod release;
+mod renew;
 mod schema;
 mod sequence;
 mod session;
-mod steps;
 mod store;
 #[cfg(test)]
 mod tests;
-mod tx;
+mod transaction;
 mod wakes;
-mod writer;
 
 pub use config::{default_path, file_of};
 pub use store::SqliteStore;

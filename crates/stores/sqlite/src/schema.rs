@@ -16,7 +16,7 @@ pub(crate) const VERSION: i32 = 2;
 /// Older versions can corrupt a file that two processes write (the WAL-reset race).
 pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// A name's holders and memory are one blob, and its queue is a row for each waiter: an
+/// A name's holders and tombstones are one blob, and its queue is one row per waiter: an
 /// uncontended claim touches one page, and a long queue is not rewritten with every step.
 ///
 /// `names` is an ordinary table with an index and not `WITHOUT ROWID`, because the blob would
@@ -78,19 +78,18 @@ pub(crate) fn check_version(number: i32) -> Result<()> {
             rusqlite::version()
         ),
     )
-    .with_store("sqlite")
     .with_advice("build it with SQLite 3.51.3 or later (the `bundled` one is)"))
 }
 
-/// How long opening waits for other processes that open the file, or make it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait of an opening for other processes that open or create the file.
+pub(crate) const OPEN_WAIT: Duration = Duration::from_secs(5);
 
-/// Opens the file, which `file::prepare` has found to be ours or empty, and says whether the tables
-/// were made just now. The connection waits for others by itself until [`stop_waiting`].
+/// Opens the file, which `file::prepare` has found to be ours or empty, and returns whether the tables
+/// were created just now. The connection waits for others by itself until [`stop_waiting`].
 pub(crate) fn connect(path: &Path) -> Result<(Connection, bool)> {
     let failed = |error| sql(error, path);
     let connection = open_raw(path).map_err(failed)?;
-    connection.busy_timeout(PATIENCE).map_err(failed)?;
+    connection.busy_timeout(OPEN_WAIT).map_err(failed)?;
     // The mark before the version: another process may be making the file, and sets both at once.
     let mut made = false;
     if pragma(&connection, "application_id").map_err(failed)? != APPLICATION_ID {
@@ -105,21 +104,21 @@ pub(crate) fn connect(path: &Path) -> Result<(Connection, bool)> {
     }
     switch_to_log(&connection, path)?;
     tune(&connection).map_err(failed)?;
-    // The first look at a table opens the log and its index, and locks the file as long as the
+    // The first read of a table opens the log and its index, and locks the file as long as the
     // connection lives.
-    let look = connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(()));
-    look.map_err(failed)?;
+    let read = connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(()));
+    read.map_err(failed)?;
     Ok((connection, made))
 }
 
-/// From now on the writer thread waits, and the driver does not.
+/// From now on SQLite does not wait for other processes; the writer thread does.
 pub(crate) fn stop_waiting(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::ZERO)
 }
 
 /// A connection without waiting and without any setting.
 pub(crate) fn open_raw(path: &Path) -> rusqlite::Result<Connection> {
-    // Without the URI flag: a path is a path, whatever it looks like. One thread at a time uses
+    // Without the URI flag: a path is a path, whatever it contains. One thread at a time uses
     // the connection, so SQLite's own mutexes are left out.
     Connection::open_with_flags(
         path,
@@ -132,10 +131,10 @@ pub(crate) fn open_raw(path: &Path) -> rusqlite::Result<Connection> {
 /// Settings that each connection needs.
 ///
 /// `synchronous = NORMAL`: a commit is safe from a crash of the process at once, and from a power
-/// cut after the next checkpoint. That is enough: after a power cut nobody holds
-/// anything, so a lost tail cannot revive a hold, and the ceiling of `sequence.rs` keeps tokens rising.
+/// cut after the next checkpoint. That is enough: a power cut ends every hold, so a lost tail cannot
+/// revive one, and the ceiling of `sequence.rs` keeps tokens rising.
 pub(crate) fn tune(connection: &Connection) -> rusqlite::Result<()> {
-    // A short process must not pay for a checkpoint when it goes; see `maintenance.rs`.
+    // A short process must not pay for a checkpoint when it ends; see `cleanup.rs`.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0;")
@@ -145,11 +144,10 @@ pub(crate) fn too_new(path: &Path, version: i32) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!(
-            "{} was written by a newer clinch (format {version}, this one knows {VERSION}); it was left untouched",
+            "{} was written by a newer clinch (format {version}, this one reads {VERSION}); it was left untouched",
             path.display()
         ),
     )
-    .with_store("sqlite")
     .with_advice("upgrade clinch, or give another path")
 }
 
@@ -157,8 +155,8 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-/// Makes the tables. The header is written in rollback mode before the log is switched on, so that
-/// the main file says from its first moment whose it is.
+/// Creates the tables. The header is written in rollback mode before the log is switched on, so that
+/// the main file is marked as ours from its first commit.
 fn create(connection: &Connection, path: &Path) -> Result<bool> {
     let failed = |error| sql(error, path);
     let transaction =
@@ -182,7 +180,7 @@ fn create(connection: &Connection, path: &Path) -> Result<bool> {
     Ok(made)
 }
 
-/// Adds what version 1 did not have: holds were renewed in the database only.
+/// Adds the table that version 1 did not have: it renewed holds in the database only.
 fn upgrade(connection: &Connection) -> rusqlite::Result<()> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     if pragma(&transaction, "user_version")? == 1 {
@@ -194,16 +192,16 @@ fn upgrade(connection: &Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Makes sure that the log is in use before anything else happens. Not only whoever made the tables
-/// does it: that process may not have come to it yet, or have died before.
+/// Makes sure that the log is in use. Every client does it: the one that created the tables may not
+/// have done it yet, or may have died before.
 fn switch_to_log(connection: &Connection, path: &Path) -> Result<()> {
     let clock = Clock::boot();
     let since = clock.now();
     let mode: String = loop {
         let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
         match mode {
-            // SQLite does not wait here by itself: two who wait to switch would wait for each other.
-            Err(error) if is_busy(&error) && clock.now().since(since) < PATIENCE => {
+            // SQLite does not wait here by itself: two processes would wait for each other.
+            Err(error) if is_busy(&error) && clock.now().since(since) < OPEN_WAIT => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             mode => break mode.map_err(|error| sql(error, path))?,
@@ -217,7 +215,6 @@ fn switch_to_log(connection: &Connection, path: &Path) -> Result<()> {
                 path.display()
             ),
         )
-        .with_store("sqlite")
         .with_advice("give a path on a local disk"));
     }
     Ok(())

@@ -3,11 +3,11 @@
 //! A grant's number is `max(last of the name + 1, microseconds since 2020, floor + 1)`.
 //!
 //! - The *floor* is the highest number of any name whose row has been removed. It is consulted when
-//!   a name gets a row, so a name that was forgotten goes on above its old numbers, also when the
+//!   a name gets a row, so a name that was removed continues above its old numbers, also when the
 //!   wall clock has stepped back since.
 //! - The *ceiling* is a number that no token has reached yet, written durably (one flush to disk
 //!   about once a minute). A power cut may lose the last commits, and the wall clock may be wrong
-//!   after it: the first to open the file then starts every name above the ceiling.
+//!   after it: the first client to open the file then starts every name above the ceiling.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use clinch_core::machine::Sequence;
 use clinch_core::{MAX_SEQ, sequence_micros};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
-use crate::rows::column;
+use crate::record::column;
 
 /// How far ahead of the clock the ceiling is set, in microseconds.
 const AHEAD: u64 = 120_000_000;
 /// With less than this left, it is time to raise it in the background.
 const LOW: u64 = 60_000_000;
 
-/// Where the wall clock is read; tests give their own.
+/// Reads the wall clock; tests have their own.
 pub(crate) type Micros = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The real clock.
@@ -33,7 +33,7 @@ pub(crate) fn wall() -> Micros {
 /// The numbers that this process has given, and may give.
 pub(crate) struct Numbers {
     micros: Micros,
-    /// The durable ceiling, as far as this process knows: it may be higher by now.
+    /// The durable ceiling as last read: it may be higher by now.
     ceiling: u64,
     /// The highest number that this process has given.
     highest: u64,
@@ -57,8 +57,8 @@ impl Numbers {
         }
     }
 
-    /// The ceiling that the file has.
-    pub(crate) fn learn(&mut self, ceiling: u64) {
+    /// Sets the ceiling as read from the file.
+    pub(crate) fn set_ceiling(&mut self, ceiling: u64) {
         self.ceiling = ceiling;
     }
 
@@ -67,7 +67,7 @@ impl Numbers {
         (self.micros)().max(self.highest) >= self.ceiling
     }
 
-    /// Whether a number that was given has reached the ceiling: nobody may see it yet.
+    /// Whether a number that was given has reached the ceiling: it may not be visible yet.
     pub(crate) fn is_uncovered(&self) -> bool {
         self.highest >= self.ceiling && self.highest > 0
     }
@@ -124,13 +124,13 @@ pub(crate) mod key {
     pub(crate) const LOG: &str = "log";
     pub(crate) const CEILING: &str = "ceiling";
     pub(crate) const FLOOR: &str = "floor";
-    /// The row at which the last search for idle names stopped.
-    pub(crate) const REAPED: &str = "reaped";
+    /// The row at which the last cleanup stopped.
+    pub(crate) const CLEANED: &str = "reaped";
     /// When that was, on the boot clock.
-    pub(crate) const REAPED_AT: &str = "reaped-at";
+    pub(crate) const CLEANED_AT: &str = "reaped-at";
 }
 
-/// A number of the `meta` table; 0 where there is none.
+/// A number of the `meta` table; 0 if there is none.
 pub(crate) fn number(db: &Connection, key: &str) -> rusqlite::Result<u64> {
     let value: Option<i64> = db
         .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
@@ -139,7 +139,7 @@ pub(crate) fn number(db: &Connection, key: &str) -> rusqlite::Result<u64> {
     Ok(u64::try_from(value.unwrap_or_default()).unwrap_or_default())
 }
 
-/// A value of the `meta` table as text; empty where there is none.
+/// A value of the `meta` table as text; empty if there is none.
 pub(crate) fn text(db: &Connection, key: &str) -> rusqlite::Result<String> {
     let value: Option<String> = db
         .prepare_cached("SELECT CAST(value AS TEXT) FROM meta WHERE key = ?1")?
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(first, 1_000_000_000);
         clock.store(5, Ordering::SeqCst);
         assert_eq!(numbers.above(0).next(first), first + 1);
-        // A forgotten name: only the floor remembers it.
+        // A removed name: only the floor covers it.
         assert_eq!(numbers.above(first + 7).next(0), first + 8);
     }
 
@@ -189,7 +189,7 @@ mod tests {
         let hand = clock.clone();
         let mut numbers = Numbers::new(Arc::new(move || hand.load(Ordering::SeqCst)));
         assert!(numbers.must_raise());
-        numbers.learn(numbers.target());
+        numbers.set_ceiling(numbers.target());
         assert!(!numbers.must_raise() && !numbers.should_raise());
         clock.fetch_add(LOW, Ordering::SeqCst);
         assert!(!numbers.must_raise() && numbers.should_raise());

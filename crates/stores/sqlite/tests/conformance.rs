@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use clinch_core::store::{OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_core::{Error, ErrorKind, Result};
 use clinch_sqlite::SqliteStore;
 use clinch_testkit::conformance::{self, Place, Subject};
@@ -32,7 +32,7 @@ impl Subject for Sqlite {
         Ok(Box::new(Folder::new()))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         Ok(Arc::new(SqliteStore::open(&url.parse()?, context)?))
     }
 
@@ -101,7 +101,7 @@ impl Place for Folder {
         Ok(true)
     }
 
-    /// Rows of the queue and of listeners, and session files of clients that have gone.
+    /// Rows of the queue and of listeners, and session files of clients that have ended.
     async fn leftovers(&self) -> Result<Vec<String>> {
         let mut left = match self.file().exists() {
             true => self

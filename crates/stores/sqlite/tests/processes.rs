@@ -17,8 +17,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use clinch_core::Clock;
-use clinch_core::store::{Claim, ClaimReply, Grant, Store, Wake};
-use common::{Client, Folder, hold};
+use clinch_core::store::{Admin, Claim, ClaimReply, Grant, Store, Wake};
+use common::{Client, Folder};
 
 /// How often each process adds one.
 const ROUNDS: u64 = 100;
@@ -57,7 +57,7 @@ async fn helper_that_counts() {
         let (count, token): (u64, u64) = (count.parse().unwrap(), token.parse().unwrap());
         assert!(grant.seq > token, "{} after {token}", grant.seq);
         fs::write(&number, format!("{} {}", count + 1, grant.seq)).unwrap();
-        client.store.release(&hold(&claim, &grant)).await.unwrap();
+        client.store.release(&claim.hold(grant.seq)).await.unwrap();
     }
     println!("\nmissed {missed}");
     client.store.close().await.unwrap();
@@ -94,7 +94,7 @@ fn processes_exclude_each_other_and_wake_each_other() {
     assert!(text.starts_with(&format!("{} ", 4 * ROUNDS)), "{text}");
 }
 
-/// Looks, as `clinch list` does, and ends without a word to the store.
+/// Lists, as `clinch list` does, and ends without closing the store.
 #[tokio::test]
 async fn helper_that_looks() {
     let Some(folder) = std::env::var_os("CLINCH_TEST_LOOK") else {

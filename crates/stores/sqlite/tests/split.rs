@@ -16,10 +16,10 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use clinch_core::store::{ClaimReply, RenewReply, Renewal, Store};
+use clinch_core::store::{Admin, ClaimReply, RenewReply, Renewal, Store};
 use clinch_core::{Clock, ErrorKind};
 use clinch_testkit::wait::eventually;
-use common::{Client, Folder, hold};
+use common::{Client, Folder};
 
 /// How many locks of its own this process has on a file.
 fn own_locks(path: &Path) -> usize {
@@ -30,11 +30,11 @@ fn own_locks(path: &Path) -> usize {
         fields[1] == "POSIX" && fields[4] == pid && fields[5].ends_with(&inode)
     };
     // The kernel leaves lines out if other locks come and go while it writes the list.
-    let mut looks = (0..50).map(|_| {
+    let mut counts = (0..50).map(|_| {
         let locks = fs::read_to_string("/proc/locks").unwrap();
         locks.lines().filter(own).count()
     });
-    looks.find(|count| *count > 0).unwrap_or(0)
+    counts.find(|count| *count > 0).unwrap_or(0)
 }
 
 /// Reads the file with plain SQLite, as a backup would, when a test below starts it so.
@@ -107,25 +107,21 @@ async fn a_log_that_is_removed_is_noticed_before_the_next_grant() {
             fs::remove_file(folder.0.join(format!("locks.db{end}"))).unwrap();
         }
         let pid = std::process::id().to_string();
-        // A newcomer cannot know what is held, and says who does.
+        // A new client cannot see what is held; its error names the process that can.
         let error = Client::open(&folder.db(), Clock::boot()).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
         assert!(error.to_string().contains(&pid), "{error}");
-        // Those who were there go no further.
+        // The running clients can do nothing more.
         let error = idle.store.claim(&idle.mutex("n")).await.unwrap_err();
         assert!(error.to_string().contains("was removed"), "{error}");
-        let renewal = Renewal {
-            hold: hold(&claim, &grant),
-            lease: claim.lease,
-            value: None,
-        };
+        let renewal = Renewal::new(claim.hold(grant.seq), claim.lease);
         let renewed = holder.store.renew(&[renewal]).await;
         assert!(
             !matches!(renewed.as_deref(), Ok([RenewReply::Held])),
             "{renewed:?}"
         );
         assert!(holder.store.claim(&holder.mutex("else")).await.is_err());
-        // Still nobody, as long as the holder may believe in its lease.
+        // Nothing is granted until the lease of the holder has ended.
         if let Ok(early) = Client::open(&folder.db(), Clock::boot()) {
             let reply = early.store.claim(&early.mutex("n")).await;
             assert!(!matches!(reply, Ok(ClaimReply::Granted(_))), "{reply:?}");
@@ -153,7 +149,7 @@ async fn helper_that_tries() {
     println!("\nanswer {text}");
 }
 
-/// What another process is told that tries to take the lock.
+/// The output of another process that tries to take the lock.
 fn try_elsewhere(folder: &Folder) -> String {
     let output = helper("helper_that_tries", "CLINCH_TEST_TRY", &folder.db())
         .output()
@@ -166,7 +162,7 @@ fn try_elsewhere(folder: &Folder) -> String {
 #[tokio::test]
 async fn an_index_that_is_removed_lets_no_other_process_in() {
     let folder = Folder::new();
-    // It looks at nothing as long as it does nothing: it may be stopped in a transaction.
+    // An idle client checks no files: it may be stopped in a transaction.
     let holder = folder.client();
     holder.granted(&holder.mutex("n")).await;
     let index = folder.0.join("locks.db-shm");
@@ -185,7 +181,7 @@ async fn an_index_that_another_program_made_anew_is_not_taken_for_ours() {
     let folder = Folder::new();
     let idle = folder.client();
     fs::remove_file(folder.0.join("locks.db-shm")).unwrap();
-    // Plain SQLite asks nobody, and makes a new one.
+    // Plain SQLite does not check this, and makes a new one.
     let output = helper("helper_that_reads", "CLINCH_TEST_READ", &folder.db())
         .output()
         .unwrap();
@@ -210,7 +206,7 @@ async fn a_locked_session_that_cannot_be_read_keeps_newcomers_from_another_log()
         fs::write(&path, content).unwrap();
         let session = fs::File::open(&path).unwrap();
         session.lock().unwrap();
-        // Nobody knows to which log it writes, but to this one it may.
+        // Its log is unknown: it may be this one.
         drop(folder.client());
         fs::remove_file(folder.0.join("locks.db-wal")).unwrap();
         let error = Client::open(&folder.db(), Clock::boot()).err().unwrap();

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use clinch_core::store::{ClaimReply, RenewReply, Renewal, Store};
 use clinch_core::{Clock, ErrorKind};
-use common::{Client, Folder, hold};
+use common::{Client, Folder};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Stays in a transaction until its input ends, when the test below starts it so.
@@ -55,7 +55,7 @@ fn wait_for(child: &Child, state: char) {
 }
 
 #[tokio::test]
-async fn a_process_that_stops_in_a_transaction_costs_nobody_a_lock() {
+async fn a_process_that_stops_in_a_transaction_costs_no_client_a_lock() {
     let folder = Folder::new();
     let url = format!("sqlite:{}?busy=300ms", folder.db().display());
     // Leases run on a clock that the test drives: a slow machine ends none.
@@ -86,11 +86,7 @@ async fn a_process_that_stops_in_a_transaction_costs_nobody_a_lock() {
     assert!(!error.may_have_taken_effect());
 
     // The hold outlives three leases: each renewal is in time.
-    let renewal = Renewal {
-        hold: hold(&held, &grant),
-        lease: held.lease,
-        value: None,
-    };
+    let renewal = Renewal::new(held.hold(grant.seq), held.lease);
     for _ in 0..9 {
         hand.advance(held.lease / 3);
         let replies = holder.store.renew(std::slice::from_ref(&renewal)).await;
@@ -99,7 +95,7 @@ async fn a_process_that_stops_in_a_transaction_costs_nobody_a_lock() {
     kill_process(pid(&child), Signal::CONT).unwrap();
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
-    // Everybody sees it, although the database says that its lease is over.
+    // All clients see it, although its lease is over in the database.
     let mut tried = other.mutex("held");
     tried.queue = false;
     let reply = other.store.claim(&tried).await.unwrap();
@@ -164,7 +160,7 @@ fn after_a_write_that_failed_a_client_grants_nothing_more() {
             .all(|error| error.contains("grants nothing more")),
         "{text}"
     );
-    // A new client finds what was committed, and goes on.
+    // A new client finds the committed state, and continues.
     assert!(Path::new(&folder.db()).exists());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

@@ -1,224 +1,168 @@
-//! Asking to hold a name.
+//! Claims a name.
 
 use std::sync::Arc;
 
-use clinch_core::store::{Claim, ClaimReply, Ending, LostReason, Queued};
-use clinch_core::{BootTime, Effect, Error, ErrorKind, Result};
+use clinch_core::store::{Claim, ClaimReply};
+use clinch_core::{Effect, Error, ErrorKind, Result};
 use zookeeper_client::Error as Zk;
 
-use crate::book::{Entry, Node, State};
-use crate::core::Core;
-use crate::error::{is_dead, sending};
-use crate::fresh::fresh;
-use crate::judge::{self, judge, look_first};
-use crate::{leave, renew};
+use crate::cleanup;
+use crate::client::Client;
+use crate::connection::optional;
+use crate::create_node::create_node;
+use crate::decide_turn::{
+    Step, claim_failed, decide_turn, list_and_decide, queued, refuse_if_busy,
+};
+use crate::error::request_error;
+use crate::move_node::move_if_needed;
+use crate::own_claim::{Node, OwnClaim, State};
+use crate::release::lost_reason;
+use crate::remove_node::find_node;
 
-/// How often a step begins anew because something went between its requests.
-const TRIES: usize = 8;
-
-/// What one try came to.
-pub(crate) enum Step {
-    Done(ClaimReply),
-    Again,
-}
+/// Attempts before a claim gives up because nodes change between its requests.
+const ATTEMPTS: usize = 8;
 
 /// Handles a claim; see [`Store::claim`](clinch_core::store::Store::claim).
-pub(crate) async fn claim(core: &Arc<Core>, claim: &Claim) -> Result<ClaimReply> {
-    if let Some(past) = core.book.past(claim.request) {
-        return Ok(ClaimReply::Gone(past.reason));
+pub(crate) async fn claim(client: &Arc<Client>, claim: &Claim) -> Result<ClaimReply> {
+    if let Some(ended) = client.ledger.ended(claim.request) {
+        return Ok(ClaimReply::Gone(ended.reason));
     }
-    let entry = match core.book.find(claim.request) {
-        Some(entry) => entry,
+    let own = match client.ledger.get(claim.request) {
+        Some(own) => own,
         None => {
-            let session = core
-                .sessions
-                .for_claim(claim.lease, claim.lock_delay)
-                .await?;
-            let folder = core.paths.folder(&claim.name);
-            let now = core.clock.now();
-            match core.book.enter(claim, folder, session, now) {
-                Ok(entry) => {
-                    crate::janitor::expect(core, now + claim.lease);
-                    entry
+            let (lease, lock_delay) = (claim.lease, claim.lock_delay);
+            let session = client.sessions.for_claim(lease, lock_delay).await?;
+            let folder = client.paths.folder(&claim.name);
+            let now = client.clock.now();
+            match client.ledger.enter(claim, folder, session, now) {
+                Ok(own) => {
+                    cleanup::schedule(client, now + claim.lease);
+                    own
                 }
-                Err(past) => return Ok(ClaimReply::Gone(past.reason)),
+                Err(ended) => return Ok(ClaimReply::Gone(ended.reason)),
             }
         }
     };
-    for _ in 0..TRIES {
-        let sent = core.clock.now();
-        if let Err(reason) = begin(core, &entry, sent, claim.lease) {
+    for _ in 0..ATTEMPTS {
+        let sent = client.clock.now();
+        if let Err(reason) = client.ledger.extend(&own, sent, claim.lease) {
             return Ok(ClaimReply::Gone(reason));
         }
-        renew::stretch(core, &entry, claim.lease).await?;
-        match step(core, &entry, claim.queue).await? {
-            Step::Done(reply) => return Ok(reply),
-            Step::Again => {}
+        move_if_needed(client, &own, claim.lease).await?;
+        match attempt(client, &own, claim.queue).await? {
+            Step::Reply(reply) => return Ok(reply),
+            Step::Retry => {}
         }
     }
     Err(Error::new(
         ErrorKind::Unreachable,
-        "the folder of the lock comes and goes",
+        "the folder of the lock is removed and created again and again",
     )
     .with_effect(Effect::Possible))
 }
 
-/// A request that keeps a claim is about to be sent: why it must not be, if the claim has ended.
-///
-/// The claim is kept for its new lease from now on, whatever comes of the request: its answer may
-/// say that it was heard, and then it must still be there.
-pub(crate) fn begin(
-    core: &Core,
-    entry: &Entry,
-    sent: BootTime,
-    lease: std::time::Duration,
-) -> Result<(), LostReason> {
-    if let Some(past) = core.book.past(entry.request()) {
-        return Err(past.reason);
-    }
-    let dead = {
-        let mut state = entry.state();
-        let dead = state.session.is_dead();
-        if !dead {
-            // The janitor takes it away.
-            if sent >= state.until {
-                return Err(LostReason::Expired);
-            }
-            if state.leaving {
-                return Err(LostReason::Released);
-            }
-            state.lease = lease;
-            state.until = state.until.max(sent + lease);
-        }
-        dead
-    };
-    if dead {
-        core.book.end(entry, Ending::Expired, LostReason::Expired);
-        return Err(LostReason::Expired);
-    }
-    Ok(())
-}
-
-async fn step(core: &Arc<Core>, entry: &Arc<Entry>, queue: bool) -> Result<Step> {
+async fn attempt(client: &Arc<Client>, own: &Arc<OwnClaim>, may_queue: bool) -> Result<Step> {
     let (node, sent) = {
-        let state = entry.state();
+        let state = own.state();
         (state.node.clone(), state.sent)
     };
     match (node, sent) {
-        (Some(node), _) => again(core, entry, &node, queue).await,
-        (None, true) => search(core, entry).await,
+        (Some(node), _) => repeat(client, own, &node, may_queue).await,
+        (None, true) => search_node(client, own).await,
         (None, false) => {
-            if !queue && let Some(reply) = look_first(core, entry).await? {
-                return Ok(Step::Done(reply));
+            if !may_queue && let Some(reply) = refuse_if_busy(client, own).await? {
+                return Ok(Step::Reply(reply));
             }
-            fresh(core, entry, queue).await
+            create_node(client, own, may_queue).await
         }
     }
 }
 
-/// The session has ended under a request.
-pub(crate) fn died(core: &Core, entry: &Entry, error: Zk) -> Result<Step> {
-    if is_dead(&error) {
-        core.book.end(entry, Ending::Expired, LostReason::Expired);
-        return Ok(Step::Done(ClaimReply::Gone(LostReason::Expired)));
-    }
-    Err(sending(error))
-}
-
-/// A claim whose node is known: proves that the session and the node are alive, by a write that the
-/// leader commits; a read could come from a server that is cut off.
-async fn again(core: &Arc<Core>, entry: &Arc<Entry>, node: &Node, queue: bool) -> Result<Step> {
+/// Repeats a claim whose node is known. A write that the leader commits proves that the session and the
+/// node are alive; a read could be answered by a server that is cut off.
+async fn repeat(
+    client: &Arc<Client>,
+    own: &Arc<OwnClaim>,
+    node: &Node,
+    may_queue: bool,
+) -> Result<Step> {
     let (session, look) = {
-        let state = entry.state();
-        let look = Look::needed(&state, &entry.claim, queue);
+        let state = own.state();
+        let look = Look::needed(&state, &own.claim, may_queue);
         (state.session.clone(), look)
     };
-    let path = entry.path(node);
-    let flight = async {
-        let client = session.client(1 + u64::from(look != Look::None))?;
-        let mut check = client.new_multi_writer();
+    let path = own.path(node);
+    let requests = async {
+        let driver = session.driver(1 + u64::from(look != Look::None))?;
+        let mut check = driver.new_multi_writer();
         check.add_check_version(&path, -1)?;
         let check = check.commit();
-        let list = (look == Look::List).then(|| client.get_children(&entry.folder));
+        let listing = (look == Look::List).then(|| driver.get_children(&own.folder));
         let ahead = match &look {
-            Look::At(child) => Some(client.check_stat(child)),
+            Look::At(child) => Some(driver.check_stat(child)),
             Look::List | Look::None => None,
         };
-        let flight = async { tokio::join!(check, optional(list), optional(ahead)) };
-        session.within(flight).await
+        let replies = async { tokio::join!(check, optional(listing), optional(ahead)) };
+        session.with_timeout(replies).await
     };
-    let (checked, list, ahead) = match flight.await {
-        Ok(answers) => answers,
-        Err(error) => return died(core, entry, error),
+    let (checked, listing, ahead) = match requests.await {
+        Ok(replies) => replies,
+        Err(error) => return claim_failed(client, own, error),
     };
     match checked.map_err(Zk::from) {
         Ok(_) => {}
         Err(Zk::NoNode) => {
-            let reason = leave::why(core, entry).await.map_err(sending)?;
-            return Ok(Step::Done(ClaimReply::Gone(reason)));
+            let reason = lost_reason(client, own).await.map_err(request_error)?;
+            return Ok(Step::Reply(ClaimReply::Gone(reason)));
         }
-        Err(error) => return died(core, entry, error),
+        Err(error) => return claim_failed(client, own, error),
     }
-    let grant = entry.state().granted.clone();
+    let grant = own.state().granted.clone();
     if let Some(grant) = grant {
-        return Ok(Step::Done(ClaimReply::Granted(grant)));
+        return Ok(Step::Reply(ClaimReply::Granted(grant)));
     }
-    match (list, ahead) {
-        (Some(Ok((names, stat))), _) => judge(core, entry, node, names, stat, None, queue).await,
-        (Some(Err(Zk::NoNode)), _) => Ok(Step::Again),
-        (Some(Err(error)), _) | (_, Some(Err(error))) => died(core, entry, error),
-        // It has gone, and its watch has not told yet.
-        (None, Some(Ok(None))) => judge::look(core, entry, node, queue).await,
-        (None, _) => Ok(Step::Done(ClaimReply::Queued(Queued {
-            ahead: entry.state().ahead,
-            retry_after: None,
-            wakes_kept: true,
-        }))),
+    match (listing, ahead) {
+        (Some(Ok(listing)), _) => decide_turn(client, own, node, listing, None, may_queue).await,
+        (Some(Err(Zk::NoNode)), _) => Ok(Step::Retry),
+        (Some(Err(error)), _) | (_, Some(Err(error))) => claim_failed(client, own, error),
+        // The watched node is gone, and its watch has not fired yet.
+        (None, Some(Ok(None))) => list_and_decide(client, own, node, may_queue).await,
+        (None, _) => Ok(queued(own.state().ahead)),
     }
 }
 
-/// How a repeated claim sees whether its turn has come. Watches tell that sooner, but they are hints:
-/// a claim that is repeated must get in without.
+/// How a repeated claim finds out whether its turn has come. Watches are faster, but they are hints: a
+/// repeated claim must be granted without them.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
-    /// It holds.
+    /// It holds already.
     None,
-    /// Nothing changes while this one is there. A look at it costs the same whatever the number of
-    /// waiters.
+    /// Its turn cannot come while this node exists. The cost does not depend on the number of waiters.
     At(String),
     List,
 }
 
 impl Look {
-    fn needed(state: &State, claim: &Claim, queue: bool) -> Self {
-        // A waiter of a semaphore can get in while the one ahead, which it watches, is there.
+    fn needed(state: &State, claim: &Claim, may_queue: bool) -> Self {
+        // A waiter of a semaphore can be granted while the node that it watches exists.
         let one_by_one = matches!(claim.limit, 1 | u32::MAX);
-        match &state.target {
+        match &state.watched_path {
             _ if state.granted.is_some() => Self::None,
-            Some(child) if state.watched && queue && one_by_one => Self::At(child.clone()),
+            Some(child) if state.waiting && may_queue && one_by_one => Self::At(child.clone()),
             _ => Self::List,
         }
     }
 }
 
-/// A claim whose answer was lost: is there a node of it?
+/// Searches the node of a claim whose reply was lost.
 ///
-/// The session is the one that the claim was sent in, and the servers keep a session's requests in
-/// order, also when it moves from one to another: with a `sync` before, the list has the node if
-/// there is one or will be one.
-async fn search(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<Step> {
-    match leave::find_node(entry).await {
-        Ok(Some(node)) => entry.state().node = Some(node),
-        Ok(None) => entry.state().sent = false,
-        Err(error) => return died(core, entry, error),
+/// The servers apply the requests of a session in order, also when it moves from one server to another.
+/// So after a `sync` in the same session, the listing has the node if there ever will be one.
+async fn search_node(client: &Arc<Client>, own: &Arc<OwnClaim>) -> Result<Step> {
+    match find_node(own).await {
+        Ok(Some(node)) => own.state().node = Some(node),
+        Ok(None) => own.state().sent = false,
+        Err(error) => return claim_failed(client, own, error),
     }
-    Ok(Step::Again)
-}
-
-/// An answer, if one was asked for.
-pub(crate) async fn optional<T>(asked: Option<impl Future<Output = T>>) -> Option<T> {
-    match asked {
-        Some(asked) => Some(asked.await),
-        None => None,
-    }
+    Ok(Step::Retry)
 }

@@ -1,4 +1,4 @@
-//! Settings of the ensemble that would break a promise.
+//! Examines settings of the ensemble that would break a guarantee.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,80 +9,65 @@ use clinch_core::{Clock, Result, keeper};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::core::Core;
-use crate::error::sending;
+use crate::client::Client;
+use crate::error::request_error;
 
-/// A way to the servers that is longer than this makes every lock slow.
+/// A commit that takes longer makes every lock slow.
 const SLOW: Duration = Duration::from_millis(100);
-/// The oldest servers with what events need.
+/// The oldest version that supports events.
 const EVENTS: (u32, u32) = (3, 6);
 
-/// Looks at the ensemble.
-pub(crate) async fn examine(core: &Arc<Core>) -> Result<Vec<Finding>> {
-    let mut findings = vec![latency(core).await?, sessions(core).await?];
-    let servers: Vec<String> = core
-        .sessions
-        .config
-        .servers
-        .split(',')
-        .map(str::to_owned)
-        .collect();
-    findings.push(size(servers.len()));
-    if core.sessions.config.tls.is_some() {
-        let tick = core.sessions.config.tick;
-        // Servers are asked in four letters, which they take without encryption only.
-        findings.push(finding(
-            Severity::Warning,
-            "tick",
-            format!("encrypted, servers do not tell their tickTime; clinch counts with {tick:?}"),
-            "see that tickTime is no longer on any server, or write tick= into the URL",
-        ));
+/// Handles [`Admin::doctor`](clinch_core::store::Admin::doctor).
+pub(crate) async fn examine(client: &Arc<Client>) -> Result<Vec<Finding>> {
+    let config = &client.sessions.config;
+    let mut findings = vec![latency(client).await?, sessions(client).await?];
+    findings.push(size(config.servers.len()));
+    let tick = config.tick;
+    if config.tls.is_some() {
+        // Servers answer four-letter commands only on unencrypted connections.
+        let message =
+            format!("encrypted, servers do not report their tickTime; clinch counts with {tick:?}");
+        let advice = "see that tickTime is no longer on any server, or write tick= into the URL";
+        findings.push(Finding::new(Severity::Warning, "tick", message).with_advice(advice));
         return Ok(findings);
     }
-    for server in servers {
-        let (clock, patience) = (core.clock.clone(), core.sessions.config.timeout);
-        let look =
-            keeper::run(async move { Ok(Look::take(server, &clock, patience).await) }).await?;
-        findings.extend(look.server());
-        findings.extend(look.tick(core.sessions.config.tick));
+    for server in &config.servers {
+        let (server, clock, timeout) = (server.to_string(), client.clock.clone(), config.timeout);
+        let reading = async move { Ok(ServerStatus::read(server, &clock, timeout).await) };
+        let status = keeper::run(reading).await?;
+        findings.push(status.version());
+        findings.extend(status.tick(tick));
     }
     Ok(findings)
 }
 
-/// A write, as every claim is one.
-async fn latency(core: &Arc<Core>) -> Result<Finding> {
-    let base = core.sessions.base().await?;
+/// The latency of a write, because every claim is one.
+async fn latency(client: &Arc<Client>) -> Result<Finding> {
+    let base = client.sessions.base().await?;
     let mut best = Duration::MAX;
     for _ in 0..3 {
-        let sent = core.clock.now();
-        base.make_folder(core.paths.root()).await.map_err(sending)?;
-        best = best.min(core.clock.now().since(sent));
+        let sent = client.clock.now();
+        let written = base.create_folder(client.paths.root()).await;
+        written.map_err(request_error)?;
+        best = best.min(client.clock.now().since(sent));
     }
-    let message = format!("the ensemble commits in {best:?}");
-    Ok(match best > SLOW {
-        true => finding(
-            Severity::Warning,
-            "latency",
-            message,
-            "choose leases of many times that, or nearer servers with quicker disks",
-        ),
-        false => finding(Severity::Ok, "latency", message, ""),
-    })
+    Ok(warn_if(
+        best > SLOW,
+        "latency",
+        format!("the ensemble commits in {best:?}"),
+        "choose leases of many times that, or nearer servers with quicker disks",
+    ))
 }
 
-async fn sessions(core: &Arc<Core>) -> Result<Finding> {
-    let longest = core.sessions.base().await?.timeout;
-    let lease = core.sessions.config.lease_in(longest);
-    let message = format!("sessions last up to {longest:?}, so leases up to {lease:?}");
-    Ok(match lease < Duration::from_secs(30) {
-        true => finding(
-            Severity::Warning,
-            "sessions",
-            message,
-            "the default lease of 30 s does not fit: give shorter ones, or raise maxSessionTimeout",
-        ),
-        false => finding(Severity::Ok, "sessions", message, ""),
-    })
+async fn sessions(client: &Arc<Client>) -> Result<Finding> {
+    let longest = client.sessions.base().await?.timeout;
+    let lease = client.sessions.config.lease_in(longest);
+    Ok(warn_if(
+        lease < Duration::from_secs(30),
+        "sessions",
+        format!("sessions last up to {longest:?}, so leases up to {lease:?}"),
+        "the default lease of 30 s does not fit: use shorter ones, or raise maxSessionTimeout",
+    ))
 }
 
 fn size(servers: usize) -> Finding {
@@ -92,26 +77,28 @@ fn size(servers: usize) -> Finding {
     };
     let advice = match servers {
         1 => "name all servers of the ensemble: with one, its loss is the loss of every lock",
-        count if count % 2 == 0 => {
-            "an even number survives no more losses than one server less: use an odd one"
-        }
-        _ => return finding(Severity::Ok, "ensemble", message, ""),
+        _ => "an even number survives no more losses than one server less: use an odd one",
     };
-    finding(Severity::Warning, "ensemble", message, advice)
+    warn_if(
+        servers == 1 || servers.is_multiple_of(2),
+        "ensemble",
+        message,
+        advice,
+    )
 }
 
-/// What a server says of itself when asked in four letters.
-struct Look {
+/// What a server reports to four-letter commands.
+struct ServerStatus {
     server: String,
-    /// `None` where nobody answers at all.
+    /// `None` if it does not answer at all.
     status: Option<String>,
     settings: HashMap<String, String>,
 }
 
-impl Look {
-    async fn take(server: String, clock: &Clock, patience: Duration) -> Self {
-        let status = ask(&server, "srvr", clock, patience).await;
-        let settings = ask(&server, "conf", clock, patience).await;
+impl ServerStatus {
+    async fn read(server: String, clock: &Clock, timeout: Duration) -> Self {
+        let status = command(&server, "srvr", clock, timeout).await;
+        let settings = command(&server, "conf", clock, timeout).await;
         let settings = settings.unwrap_or_default();
         let pairs = settings.lines().filter_map(|line| line.split_once('='));
         Self {
@@ -128,27 +115,19 @@ impl Look {
         status.lines().find_map(|line| line.strip_prefix(name))
     }
 
-    fn server(&self) -> Option<Finding> {
+    fn version(&self) -> Finding {
         let server = &self.server;
         if self.status.is_none() {
-            return Some(finding(
-                Severity::Warning,
-                "server",
-                format!("{server} does not answer"),
-                "is it running, and reachable from here?",
-            ));
+            let message = format!("{server} does not answer");
+            return Finding::new(Severity::Warning, "server", message)
+                .with_advice("is it running, and reachable from here?");
         }
         let (Some(version), Some(mode)) = (self.field("Zookeeper version: "), self.field("Mode: "))
         else {
-            return Some(finding(
-                Severity::Ok,
-                "server",
-                format!("{server} does not tell its version: srvr is not whitelisted"),
-                "",
-            ));
+            let message = format!("{server} does not report its version: srvr is not whitelisted");
+            return Finding::new(Severity::Ok, "server", message);
         };
         let version = version.split(['-', ',']).next().unwrap_or_default();
-        let message = format!("{server} is ZooKeeper {version}, {mode}");
         let mut numbers = version
             .split('.')
             .map_while(|part| part.parse::<u32>().ok());
@@ -156,55 +135,48 @@ impl Look {
             (Some(major), Some(minor)) => (major, minor) < EVENTS,
             _ => false,
         };
-        Some(match old {
-            true => finding(
-                Severity::Warning,
-                "server",
-                message,
-                "events and elections' observers need ZooKeeper 3.6: upgrade",
-            ),
-            false => finding(Severity::Ok, "server", message, ""),
-        })
+        warn_if(
+            old,
+            "server",
+            format!("{server} is ZooKeeper {version}, {mode}"),
+            "events and elections' observers need ZooKeeper 3.6: upgrade",
+        )
     }
 
     fn tick(&self, tick: Duration) -> Option<Finding> {
         let millis = self.settings.get("tickTime")?.parse().ok()?;
         let theirs = Duration::from_millis(millis);
         let message = format!("{}: tickTime is {theirs:?}", self.server);
-        Some(match theirs > tick {
-            true => finding(
-                Severity::Broken,
-                "tick",
-                format!("{message}, and clinch counts with {tick:?}"),
-                &format!(
-                    "its leader may end a session before our deadline: write tick={millis}ms \
-                     into the URL"
-                ),
-            ),
-            false => finding(Severity::Ok, "tick", message, ""),
-        })
+        if theirs <= tick {
+            return Some(Finding::new(Severity::Ok, "tick", message));
+        }
+        let message = format!("{message}, and clinch counts with {tick:?}");
+        let advice = format!(
+            "its leader may end a session before our deadline: write tick={millis}ms into the URL"
+        );
+        Some(Finding::new(Severity::Broken, "tick", message).with_advice(advice))
     }
 }
 
-async fn ask(server: &str, word: &str, clock: &Clock, patience: Duration) -> Option<String> {
-    let asked = async {
+/// The reply to a four-letter command; `None` if there is none in time.
+async fn command(server: &str, name: &str, clock: &Clock, timeout: Duration) -> Option<String> {
+    let reply = async {
         let mut stream = TcpStream::connect(server).await.ok()?;
-        stream.write_all(word.as_bytes()).await.ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.ok()?;
-        Some(answer)
+        stream.write_all(name.as_bytes()).await.ok()?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await.ok()?;
+        Some(reply)
     };
     tokio::select! {
-        answer = asked => answer,
-        () = clock.sleep(patience) => None,
+        reply = reply => reply,
+        () = clock.sleep(timeout) => None,
     }
 }
 
-fn finding(severity: Severity, subject: &str, message: String, advice: &str) -> Finding {
-    Finding {
-        severity,
-        subject: subject.into(),
-        message,
-        advice: Some(advice.to_owned()).filter(|advice| !advice.is_empty()),
+/// A warning with advice under this condition, else an `Ok` without.
+fn warn_if(condition: bool, subject: &str, message: String, advice: &str) -> Finding {
+    match condition {
+        true => Finding::new(Severity::Warning, subject, message).with_advice(advice),
+        false => Finding::new(Severity::Ok, subject, message),
     }
 }

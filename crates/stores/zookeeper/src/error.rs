@@ -1,10 +1,10 @@
-//! Errors of ZooKeeper, and what they mean for a lock.
+//! Errors of the driver, and what they mean for a lock.
 
 use clinch_core::{Effect, Error, ErrorKind};
 use zookeeper_client::Error as Zk;
 
-/// Whether the request may or may not have taken effect.
-pub(crate) fn is_unknown(error: &Zk) -> bool {
+/// Whether the request may have been applied.
+pub(crate) fn has_unknown_outcome(error: &Zk) -> bool {
     matches!(
         error,
         Zk::ConnectionLoss
@@ -17,16 +17,17 @@ pub(crate) fn is_unknown(error: &Zk) -> bool {
 }
 
 /// Whether the session has ended, and all its nodes with it.
-pub(crate) fn is_dead(error: &Zk) -> bool {
+pub(crate) fn ends_session(error: &Zk) -> bool {
     matches!(error, Zk::SessionExpired | Zk::ClientClosed | Zk::NoHosts)
 }
 
-/// An error of a request.
-pub(crate) fn sending(error: Zk) -> Error {
+/// The error of a request.
+pub(crate) fn request_error(error: Zk) -> Error {
+    let possible = has_unknown_outcome(&error) || ends_session(&error);
     let kind = match &error {
         Zk::NoAuth | Zk::AuthFailed | Zk::InvalidAcl => ErrorKind::Denied,
         Zk::NotReadOnly | Zk::Throttled | Zk::QuotaExceeded => ErrorKind::Unreachable,
-        error if is_unknown(error) || is_dead(error) => ErrorKind::Unreachable,
+        _ if possible => ErrorKind::Unreachable,
         _ => ErrorKind::Internal,
     };
     let made = Error::new(kind, format!("zookeeper: {error}"));
@@ -38,15 +39,15 @@ pub(crate) fn sending(error: Zk) -> Error {
         Zk::QuotaExceeded => made.with_advice("a quota is set on this path: raise it"),
         _ => made,
     };
-    let made = match is_unknown(&error) || is_dead(&error) {
+    let made = match possible {
         true => made.with_effect(Effect::Possible),
         false => made,
     };
     made.with_source(error)
 }
 
-/// An error before any request had left.
-pub(crate) fn connecting(error: Zk, servers: &str) -> Error {
+/// The error of a connection, before any request was sent.
+pub(crate) fn connect_error(error: Zk, servers: &str) -> Error {
     let (kind, advice) = match &error {
         Zk::NoAuth | Zk::AuthFailed => (ErrorKind::Denied, "check the user and the password"),
         Zk::BadArguments(_) => (ErrorKind::Invalid, "check the URL"),
@@ -60,7 +61,7 @@ pub(crate) fn connecting(error: Zk, servers: &str) -> Error {
         .with_source(error)
 }
 
-/// The store was closed.
-pub(crate) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the store was closed").with_store("zookeeper")
+/// The error of a request that began before the store was closed.
+pub(crate) fn closed_error() -> Error {
+    Error::new(ErrorKind::Closed, "the store was closed")
 }

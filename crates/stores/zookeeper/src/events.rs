@@ -6,97 +6,103 @@ use std::time::Duration;
 
 use clinch_core::store::{Event, EventSender, Events};
 use clinch_core::{Name, Result, keeper};
+use clinch_kit::backoff::Backoff;
 use zookeeper_client::{AddWatchMode, EventType, PersistentWatcher, SessionState, WatchedEvent};
 
-use crate::core::Core;
-use crate::error::sending;
+use crate::client::Client;
+use crate::connection::Session;
+use crate::error::request_error;
 use crate::inspect;
-use crate::places::Child;
-use crate::record::{Record, Word};
-use crate::scene::{Actor, Scene};
-use crate::session::Session;
+use crate::keys::Child;
+use crate::observed_lock::{ObservedLock, Participant};
+use crate::record::{FolderRecord, Record};
 
-/// The pause after a failure.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The first pause after a failure, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// What happens to names that start with `prefix`, from now on.
-pub(crate) async fn listen(core: &Arc<Core>, prefix: &str) -> Result<Events> {
+/// Handles [`Admin::events`](clinch_core::store::Admin::events).
+pub(crate) async fn listen(client: &Arc<Client>, prefix: &str) -> Result<Events> {
     let (sender, events) = Events::channel();
     let mut listener = Listener {
-        core: core.clone(),
+        client: client.clone(),
         prefix: prefix.to_owned(),
         sender,
-        scenes: HashMap::new(),
+        locks: HashMap::new(),
     };
     let (session, watcher) = listener.watch().await?;
-    // What is there already has happened before.
+    // What exists already happened before.
     listener.load(&mut Vec::new()).await?;
-    keeper::spawn(async move { listener.run(session, watcher).await })?;
+    keeper::spawn(async move {
+        listener.run(session, watcher).await;
+    })?;
     Ok(events)
 }
 
 struct Listener {
-    core: Arc<Core>,
+    client: Arc<Client>,
     prefix: String,
     sender: EventSender,
-    /// By the folder's own name.
-    scenes: HashMap<String, Scene>,
+    /// By the name of the folder.
+    locks: HashMap<String, ObservedLock>,
 }
 
 impl Listener {
     async fn watch(&self) -> Result<(Arc<Session>, PersistentWatcher)> {
-        let session = self.core.sessions.base().await?;
+        let session = self.client.sessions.base().await?;
         let watched = async {
-            let client = session.client(1)?;
-            let root = self.core.paths.root();
-            let watching = client.watch(root, AddWatchMode::PersistentRecursive);
-            session.within(watching).await?
+            let driver = session.driver(1)?;
+            let root = self.client.paths.root();
+            let watching = driver.watch(root, AddWatchMode::PersistentRecursive);
+            session.with_timeout(watching).await?
         };
-        let watcher = watched.await.map_err(sending)?;
+        let watcher = watched.await.map_err(request_error)?;
         Ok((session, watcher))
     }
 
-    async fn run(mut self, session: Arc<Session>, watcher: PersistentWatcher) {
+    /// Runs until `None`: the stream was dropped, or the store closed.
+    async fn run(mut self, session: Arc<Session>, watcher: PersistentWatcher) -> Option<()> {
         let (mut session, mut watcher) = (session, watcher);
         loop {
             let event = tokio::select! {
                 event = watcher.changed() => event,
-                () = self.sender.closed() => return,
+                () = self.sender.closed() => return None,
             };
-            let ended = event.session_state.is_terminated();
-            if !ended {
-                if self.hear(&session, event).await.is_none() {
-                    return;
-                }
-                continue;
-            }
-            // The session has ended: listen in a new one, and see what was missed.
-            (session, watcher) = loop {
-                if self.core.sessions.is_closed() || self.sender.is_closed() {
-                    return;
-                }
-                match self.watch().await {
-                    Ok(watching) => break watching,
-                    Err(_) => self.core.clock.sleep(PAUSE).await,
-                }
-            };
-            if self.catch_up().await.is_none() {
-                return;
+            if event.session_state.is_terminated() {
+                (session, watcher) = self.watch_again().await?;
+                self.catch_up().await?;
+            } else {
+                self.handle(&session, event).await?;
             }
         }
     }
 
-    /// Tells what an event of the driver means; `None` when nobody listens any more.
-    async fn hear(&mut self, session: &Session, event: WatchedEvent) -> Option<()> {
+    /// Watches in a new session.
+    async fn watch_again(&self) -> Option<(Arc<Session>, PersistentWatcher)> {
+        let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
+        while self.is_open() {
+            match self.watch().await {
+                Ok(watching) => return Some(watching),
+                Err(_) => backoff.wait(&self.client.clock).await,
+            }
+        }
+        None
+    }
+
+    fn is_open(&self) -> bool {
+        !self.client.sessions.closed.is_closed() && !self.sender.is_closed()
+    }
+
+    /// Turns an event of the driver into events of locks; `None` if the stream was dropped.
+    async fn handle(&mut self, session: &Session, event: WatchedEvent) -> Option<()> {
         let mut out = Vec::new();
         if event.event_type == EventType::Session {
-            // Events of the time without a connection are lost.
+            // Events during the time without a connection are lost.
             return match event.session_state {
                 SessionState::SyncConnected => self.catch_up().await,
                 _ => Some(()),
             };
         }
-        let below = event.path.strip_prefix(self.core.paths.root());
+        let below = event.path.strip_prefix(self.client.paths.root());
         let (folder, child) = match below.and_then(|path| path.strip_prefix('/')) {
             Some(path) => path.split_once('/').unwrap_or((path, "")),
             None => return Some(()),
@@ -104,106 +110,107 @@ impl Listener {
         let Some(name) = self.name(folder) else {
             return Some(());
         };
-        let scene = self
-            .scenes
+        let lock = self
+            .locks
             .entry(folder.to_owned())
-            .or_insert_with(|| Scene::new(name, Vec::new()));
+            .or_insert_with(|| ObservedLock::new(name));
         match (event.event_type, child) {
             (EventType::NodeDeleted, "") => {
-                self.scenes.remove(folder);
+                self.locks.remove(folder);
             }
-            (EventType::NodeDataChanged, "") => scene.spoke(),
+            (EventType::NodeDataChanged, "") => lock.folder_written(),
             (_, "") => {}
             (EventType::NodeCreated, child) => {
                 if let Some(parsed) = Child::parse(child)
-                    && !scene.knows(child)
+                    && !lock.contains(child)
                 {
                     let (record, seq) = read(session, &event.path, &parsed).await;
-                    scene.came(Actor::new(parsed, record, seq), &mut out);
+                    lock.node_created(Participant::new(parsed, record, seq), &mut out);
                 }
             }
             (EventType::NodeDataChanged, child) => {
                 if let Some(parsed) = Child::parse(child) {
                     let (record, _) = read(session, &event.path, &parsed).await;
-                    scene.changed(child, record, &mut out);
+                    lock.node_written(child, record, &mut out);
                 }
             }
-            (EventType::NodeDeleted, child) => scene.went(child, &mut out),
+            (EventType::NodeDeleted, child) => lock.node_deleted(child, &mut out),
             _ => {}
         }
-        self.tell(out)
+        self.send(out)
     }
 
     fn name(&self, folder: &str) -> Option<Name> {
-        let name = self.core.paths.name(folder)?;
+        let name = self.client.paths.name(folder)?;
         name.as_str().starts_with(&self.prefix).then_some(name)
     }
 
-    fn tell(&self, out: Vec<Event>) -> Option<()> {
+    fn send(&self, out: Vec<Event>) -> Option<()> {
         out.into_iter()
             .all(|event| self.sender.send(event))
             .then_some(())
     }
 
-    /// Sees what has changed while nothing was heard.
+    /// Sends events for what changed while there was no watch.
     async fn catch_up(&mut self) -> Option<()> {
         let mut out = Vec::new();
+        let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
         while self.load(&mut out).await.is_err() {
-            if self.core.sessions.is_closed() || self.sender.is_closed() {
+            if !self.is_open() {
                 return None;
             }
-            self.core.clock.sleep(PAUSE).await;
+            backoff.wait(&self.client.clock).await;
         }
-        self.tell(out)
+        self.send(out)
     }
 
-    /// Brings the scenes up to what is there.
+    /// Updates the observed locks to what exists.
     async fn load(&mut self, out: &mut Vec<Event>) -> Result<()> {
-        let names = inspect::names(&self.core, &self.prefix).await?;
-        let parties = inspect::read(&self.core, &names).await?;
-        let mut found: HashMap<String, (Name, Vec<Actor>)> = HashMap::new();
+        let names = inspect::names(&self.client, &self.prefix).await?;
+        let parties = inspect::read(&self.client, &names).await?;
+        let mut found: HashMap<String, (Name, Vec<Participant>)> = HashMap::new();
         for (name, parties) in names.into_iter().zip(parties) {
-            // A folder with something else in it is nobody's lock.
+            // A folder with foreign nodes is not a lock.
             let Ok(parties) = parties else { continue };
-            let path = self.core.paths.folder(&name);
+            let path = self.client.paths.folder(&name);
             let folder = path.rsplit('/').next().unwrap_or_default().to_owned();
-            let actors = parties.all.into_iter().map(|party| {
+            let participants = parties.all.into_iter().map(|party| {
                 let seq = party.seq();
-                Actor::new(party.child, party.record, Some(seq))
+                Participant::new(party.child, party.record, Some(seq))
             });
-            found.insert(folder, (name, actors.collect()));
+            found.insert(folder, (name, participants.collect()));
         }
-        for (folder, scene) in &mut self.scenes {
-            let there = found.get(folder).map(|(_, actors)| actors.as_slice());
-            let there = there.unwrap_or_default();
-            let gone = |actor: &&Actor| !there.iter().any(|a| a.child.name == actor.child.name);
-            let gone: Vec<_> = scene.actors().iter().filter(gone).cloned().collect();
-            for actor in gone {
-                scene.went(&actor.child.name, out);
+        for (folder, lock) in &mut self.locks {
+            let present = found.get(folder).map(|(_, present)| present.as_slice());
+            let is_present = |child: &str| {
+                let mut present = present.unwrap_or_default().iter();
+                present.any(|participant| participant.child.name == child)
+            };
+            for child in lock.children() {
+                if !is_present(&child) {
+                    lock.node_deleted(&child, out);
+                }
             }
         }
-        for (folder, (name, actors)) in found {
-            match self.scenes.get_mut(&folder) {
-                Some(scene) => actors.into_iter().for_each(|actor| scene.came(actor, out)),
-                None => {
-                    let mut scene = Scene::new(name, Vec::new());
-                    actors.into_iter().for_each(|actor| scene.came(actor, out));
-                    self.scenes.insert(folder, scene);
-                }
+        for (folder, (name, participants)) in found {
+            let lock = self.locks.entry(folder);
+            let lock = lock.or_insert_with(|| ObservedLock::new(name));
+            for participant in participants {
+                lock.node_created(participant, out);
             }
         }
         Ok(())
     }
 }
 
-/// What a node says, or what the folder's word says of it when it is gone already.
+/// The record and sequence number of a node; from the folder record if the node is gone.
 async fn read(session: &Session, path: &str, child: &Child) -> (Option<Record>, Option<u64>) {
     let found = async {
-        let client = session.client(2)?;
+        let driver = session.driver(2)?;
         let (folder, _) = path.rsplit_once('/').unwrap_or_default();
-        let asked = (client.get_data(path), client.get_data(folder));
-        let asked = async { tokio::join!(asked.0, asked.1) };
-        session.within(asked).await
+        let requests = (driver.get_data(path), driver.get_data(folder));
+        let replies = async { tokio::join!(requests.0, requests.1) };
+        session.with_timeout(replies).await
     };
     match found.await {
         Ok((Ok((data, stat)), _)) => {
@@ -211,11 +218,10 @@ async fn read(session: &Session, path: &str, child: &Child) -> (Option<Record>, 
             (Record::read(&data), Some(seq))
         }
         Ok((Err(_), Ok((data, _)))) => {
-            let word = Word::read(&data);
-            let about = |word: &Word| child.request().is_some_and(|r| word.is_about(r));
-            let word = word.filter(about);
-            let seq = word.as_ref().map(|word| word.seq);
-            (word.and_then(|word| word.record), seq)
+            let is_meant = |one: &FolderRecord| child.request().is_some_and(|r| one.is_about(r));
+            let found = FolderRecord::read(&data).filter(is_meant);
+            let seq = found.as_ref().map(|found| found.seq);
+            (found.and_then(|found| found.record), seq)
         }
         _ => (None, None),
     }

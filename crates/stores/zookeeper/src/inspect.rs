@@ -1,20 +1,21 @@
-//! What is there: lists, views, checks, and breaking holds.
+//! Reads locks: lists, views and checks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{Evicted, Freshness, LockView, PartyView};
+use clinch_core::store::{Freshness, LockView, PartyView, fifo};
 use clinch_core::{ClientId, Name, OwnerId, Result, Token};
 use zookeeper_client::{Error as Zk, Stat};
 
-use crate::core::Core;
-use crate::error::sending;
-use crate::leave::{self, Victim};
-use crate::places::{Child, Line};
-use crate::record::{How, Record, Word};
+use crate::client::Client;
+use crate::connection::Session;
+use crate::error::request_error;
+use crate::keys::Child;
+use crate::queue::Queue;
+use crate::record::Record;
 
-/// Requests in one flight.
-const FLIGHT: usize = 256;
+/// Requests that are sent before their replies are read.
+const PIPELINE: usize = 256;
 
 /// A child with its data.
 #[derive(Debug, Clone)]
@@ -22,7 +23,7 @@ pub(crate) struct Party {
     pub(crate) child: Child,
     /// `None` for a node of another library.
     pub(crate) record: Option<Record>,
-    data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     stat: Stat,
 }
 
@@ -40,114 +41,88 @@ impl Party {
         }
     }
 
-    fn view(&self, core: &Core, holds: bool) -> PartyView {
+    fn view(&self, client: &Client, holds: bool) -> PartyView {
         let record = self.record.as_ref();
-        let own = self
-            .child
-            .request()
-            .and_then(|request| core.book.find(request));
-        let lease_left = match (&own, record) {
-            (Some(entry), _) => entry.state().until.since(core.clock.now()),
-            // Only its own client knows when it was renewed.
-            (None, Some(record)) => Duration::from_millis(record.lease),
-            (None, None) => Duration::MAX,
-        };
-        PartyView {
-            owner: self.owner(),
-            client: record
-                .and_then(Record::client_id)
-                .unwrap_or(ClientId::from_u64(0)),
-            host: record.map(|record| record.host.clone()).unwrap_or_default(),
-            pid: record.map(|record| record.pid).unwrap_or_default(),
-            label: record.and_then(|record| record.label.clone()),
-            value: record.and_then(|record| record.value.clone()),
-            units: self.child.place.units,
-            token: Token::new(self.seq(), 0).filter(|_| holds),
-            age: core.age(&self.stat),
-            lease_left,
+        let id = record.and_then(Record::client_id);
+        let mut view = PartyView::new(self.owner(), id.unwrap_or(ClientId::from_u64(0)));
+        if let Some(record) = record {
+            view.host.clone_from(&record.host);
+            view.pid = record.pid;
+            view.label.clone_from(&record.label);
+            view.value.clone_from(&record.value);
+            // An upper bound: only its own client has the time of the latest renewal.
+            view.lease_left = Duration::from_millis(record.lease);
         }
+        let request = self.child.request();
+        if let Some(own) = request.and_then(|request| client.ledger.get(request)) {
+            view.lease_left = own.state().deadline.since(client.clock.now());
+        }
+        view.units = self.child.place.units;
+        view.token = Token::new(self.seq(), 0).filter(|_| holds);
+        view.age = client.age(&self.stat);
+        view
+    }
+
+    /// The view of a lock-delay; `None` for a node of another library.
+    fn delay_view(&self, client: &Client) -> Option<PartyView> {
+        let delay = self.record.as_ref()?.lock_delay() + client.sessions.config.tick;
+        // Its node may exist a moment longer.
+        let least = Duration::from_millis(1);
+        let mut view = self.view(client, true);
+        view.lease_left = delay.saturating_sub(client.age(&self.stat)).max(least);
+        Some(view)
     }
 }
 
-/// Everybody in line for a name, in order, and how many of them hold.
+/// All claims of a name in order.
 pub(crate) struct Parties {
     pub(crate) all: Vec<Party>,
-    pub(crate) holders: usize,
+    /// The number of claims at the front that hold.
+    holders: usize,
 }
 
 impl Parties {
-    fn view(&self, core: &Core, name: &Name) -> Option<LockView> {
-        let delay = |party: &Party| {
-            let record = party.record.as_ref()?;
-            let whole = record.lock_delay() + core.sessions.config.tick;
-            // Its node may live a moment longer.
-            let least = Duration::from_millis(1);
-            Some(PartyView {
-                lease_left: whole.saturating_sub(core.age(&party.stat)).max(least),
-                ..party.view(core, true)
-            })
-        };
-        let delayed = self.all.iter().filter(|party| party.child.delayed);
-        let delayed = delayed.filter_map(delay).collect();
-        let live = |(at, party): (usize, &Party)| {
+    fn view(&self, client: &Client, name: &Name) -> Option<LockView> {
+        let is_live = |party: &&Party| !party.child.is_delay;
+        let first = self.all.iter().find(is_live).or(self.all.first())?;
+        let mut view = LockView::new(name.clone(), first.child.place.limit);
+        for (at, party) in self.all.iter().enumerate() {
             let holds = at < self.holders;
-            (!party.child.delayed).then(|| (holds, party.view(core, holds)))
-        };
-        let (holders, waiters): (Vec<_>, Vec<_>) = self
-            .all
-            .iter()
-            .enumerate()
-            .filter_map(live)
-            .partition(|(holds, _)| *holds);
-        let first = self.all.iter().find(|party| !party.child.delayed);
-        let first = first.or(self.all.first())?;
-        let bare =
-            |views: Vec<(bool, PartyView)>| views.into_iter().map(|(_, view)| view).collect();
-        Some(LockView {
-            name: name.clone(),
-            limit: first.child.place.limit,
-            holders: bare(holders),
-            waiters: bare(waiters),
-            delayed,
-        })
+            if party.child.is_delay {
+                view.delayed.extend(party.delay_view(client));
+            } else if holds {
+                view.holders.push(party.view(client, true));
+            } else {
+                view.waiters.push(party.view(client, false));
+            }
+        }
+        Some(view)
     }
 
-    /// Those that hold.
-    fn holding(self) -> impl Iterator<Item = Party> {
-        let holders = self.holders;
-        let all = self.all.into_iter().take(holders);
-        all.filter(|party| !party.child.delayed)
+    pub(crate) fn into_holders(self) -> impl Iterator<Item = Party> {
+        let holders = self.all.into_iter().take(self.holders);
+        holders.filter(|party| !party.child.is_delay)
+    }
+
+    pub(crate) fn delays(&self) -> impl Iterator<Item = &Party> {
+        self.all.iter().filter(|party| party.child.is_delay)
     }
 }
 
-/// Reads the folders of some names, in as few flights as possible.
+/// Reads the folders of these names in as few round trips as possible.
 ///
-/// A folder in which something else lies is an error of its own.
-pub(crate) async fn read(core: &Arc<Core>, names: &[Name]) -> Result<Vec<Result<Parties>>> {
-    let base = core.sessions.base().await?;
+/// A folder with foreign nodes has an error of its own.
+pub(crate) async fn read(client: &Arc<Client>, names: &[Name]) -> Result<Vec<Result<Parties>>> {
+    let base = client.sessions.base().await?;
     let mut all = Vec::with_capacity(names.len());
-    for names in names.chunks(FLIGHT) {
-        let folders: Vec<_> = names.iter().map(|name| core.paths.folder(name)).collect();
-        let listings = async {
-            let client = base.client(1 + folders.len() as u64)?;
-            // Through the leader: what was committed before this call is seen.
-            let synced = client.sync(core.paths.root());
-            let asked: Vec<_> = folders.iter().map(|f| client.get_children(f)).collect();
-            base.within(synced).await??;
-            let mut listings = Vec::with_capacity(asked.len());
-            for listing in asked {
-                listings.push(match base.within(listing).await? {
-                    Ok((children, _)) => children,
-                    Err(Zk::NoNode) => Vec::new(),
-                    Err(error) => return Err(error),
-                });
-            }
-            Ok(listings)
-        };
-        let listings = listings.await.map_err(sending)?;
-        for ((name, folder), listing) in names.iter().zip(&folders).zip(listings) {
-            all.push(match Line::read(name, &listing) {
-                Ok(line) => Ok(fill(&base, folder, line).await.map_err(sending)?),
+    for names in names.chunks(PIPELINE) {
+        let folders: Vec<_> = names.iter().map(|name| client.paths.folder(name)).collect();
+        let listings = list_folders(&base, client.paths.root(), &folders).await;
+        for (folder, listing) in folders.iter().zip(listings.map_err(request_error)?) {
+            all.push(match Queue::parse(&listing) {
+                Ok(queue) => Ok(read_nodes(&base, folder, queue)
+                    .await
+                    .map_err(request_error)?),
                 Err(error) => Err(error),
             });
         }
@@ -155,63 +130,86 @@ pub(crate) async fn read(core: &Arc<Core>, names: &[Name]) -> Result<Vec<Result<
     Ok(all)
 }
 
-/// Reads the data of everybody in line.
-async fn fill(base: &crate::session::Session, folder: &str, line: Line) -> Result<Parties, Zk> {
-    let mut all = Vec::with_capacity(line.children.len());
-    for children in line.children.chunks(FLIGHT) {
-        let client = base.client(children.len() as u64)?;
-        let asked: Vec<_> = children
+async fn list_folders(
+    base: &Session,
+    root: &str,
+    folders: &[String],
+) -> Result<Vec<Vec<String>>, Zk> {
+    let driver = base.driver(1 + folders.len() as u64)?;
+    // Through the leader: the listings have all that was committed before this call.
+    let synced = driver.sync(root);
+    let requests: Vec<_> = folders.iter().map(|f| driver.get_children(f)).collect();
+    base.with_timeout(synced).await??;
+    let mut listings = Vec::with_capacity(requests.len());
+    for listing in requests {
+        listings.push(match base.with_timeout(listing).await? {
+            Ok((children, _)) => children,
+            Err(Zk::NoNode) => Vec::new(),
+            Err(error) => return Err(error),
+        });
+    }
+    Ok(listings)
+}
+
+/// Reads the data of all nodes of a queue.
+async fn read_nodes(base: &Session, folder: &str, queue: Queue) -> Result<Parties, Zk> {
+    let mut all = Vec::with_capacity(queue.children.len());
+    for children in queue.children.chunks(PIPELINE) {
+        let driver = base.driver(children.len() as u64)?;
+        let requests: Vec<_> = children
             .iter()
-            .map(|child| client.get_data(&format!("{folder}/{}", child.name)))
+            .map(|child| driver.get_data(&format!("{folder}/{}", child.name)))
             .collect();
-        for (child, asked) in children.iter().zip(asked) {
-            match base.within(asked).await? {
+        for (child, data) in children.iter().zip(requests) {
+            match base.with_timeout(data).await? {
                 Ok((data, stat)) => all.push(Party {
                     child: child.clone(),
                     record: Record::read(&data),
                     data,
                     stat,
                 }),
-                // It has gone meanwhile.
+                // It was deleted after the listing.
                 Err(Zk::NoNode) => {}
                 Err(error) => return Err(error),
             }
         }
     }
-    let places = all.iter().map(|party: &Party| party.child.place);
-    let holders = clinch_core::store::line::holders(0, places);
+    let holders = fifo::holders(0, all.iter().map(|party: &Party| party.child.place));
     Ok(Parties { all, holders })
 }
 
-async fn one(core: &Arc<Core>, name: &Name) -> Result<Option<Parties>> {
-    let mut found = read(core, std::slice::from_ref(name)).await?;
+/// All claims of one name.
+pub(crate) async fn parties(client: &Arc<Client>, name: &Name) -> Result<Option<Parties>> {
+    let mut found = read(client, std::slice::from_ref(name)).await?;
     found.pop().transpose()
 }
 
-/// One name.
-pub(crate) async fn view(core: &Arc<Core>, name: &Name) -> Result<Option<LockView>> {
-    let parties = one(core, name).await?;
-    Ok(parties.and_then(|parties| parties.view(core, name)))
+/// Handles [`Admin::inspect`](clinch_core::store::Admin::inspect).
+pub(crate) async fn inspect(client: &Arc<Client>, name: &Name) -> Result<Option<LockView>> {
+    let parties = parties(client, name).await?;
+    Ok(parties.and_then(|parties| parties.view(client, name)))
 }
 
-/// The names that have a folder.
-pub(crate) async fn names(core: &Arc<Core>, prefix: &str) -> Result<Vec<Name>> {
-    let base = core.sessions.base().await?;
-    let root = core.paths.root();
-    let listed = async {
-        let client = base.client(2)?;
-        let synced = client.sync(root);
-        let listed = client.get_children(root);
-        let (synced, listed) = base.within(async { tokio::join!(synced, listed) }).await?;
+/// The names that have a folder and start with `prefix`, in byte order.
+pub(crate) async fn names(client: &Arc<Client>, prefix: &str) -> Result<Vec<Name>> {
+    let base = client.sessions.base().await?;
+    let root = client.paths.root();
+    let listing = async {
+        let driver = base.driver(2)?;
+        let (synced, listing) = (driver.sync(root), driver.get_children(root));
+        let replies = async { tokio::join!(synced, listing) };
+        let (synced, listing) = base.with_timeout(replies).await?;
         synced?;
-        listed
+        listing
     };
-    let folders = match listed.await {
+    let folders = match listing.await {
         Ok((folders, _)) => folders,
         Err(Zk::NoNode) => Vec::new(),
-        Err(error) => return Err(sending(error)),
+        Err(error) => return Err(request_error(error)),
     };
-    let names = folders.iter().filter_map(|folder| core.paths.name(folder));
+    let names = folders
+        .iter()
+        .filter_map(|folder| client.paths.name(folder));
     let mut names: Vec<_> = names
         .filter(|name| name.as_str().starts_with(prefix))
         .collect();
@@ -219,71 +217,22 @@ pub(crate) async fn names(core: &Arc<Core>, prefix: &str) -> Result<Vec<Name>> {
     Ok(names)
 }
 
-/// All names that start so.
-pub(crate) async fn list(core: &Arc<Core>, prefix: &str) -> Result<Vec<LockView>> {
-    let names = names(core, prefix).await?;
-    let parties = read(core, &names).await?;
+/// Handles [`Admin::list`](clinch_core::store::Admin::list).
+pub(crate) async fn list(client: &Arc<Client>, prefix: &str) -> Result<Vec<LockView>> {
+    let names = names(client, prefix).await?;
+    let parties = read(client, &names).await?;
     let views = names.iter().zip(parties);
     Ok(views
-        .filter_map(|(name, parties)| parties.ok()?.view(core, name))
+        .filter_map(|(name, parties)| parties.ok()?.view(client, name))
         .collect())
 }
 
-/// Whether a number is a current grant.
-pub(crate) async fn check(core: &Arc<Core>, name: &Name, seq: u64) -> Result<Freshness> {
-    let parties = one(core, name).await?;
-    let mut holding = parties.into_iter().flat_map(Parties::holding);
-    Ok(match holding.any(|party| party.seq() == seq) {
+/// Handles [`Store::check`](clinch_core::store::Store::check).
+pub(crate) async fn check(client: &Arc<Client>, name: &Name, seq: u64) -> Result<Freshness> {
+    let parties = parties(client, name).await?;
+    let mut holders = parties.into_iter().flat_map(Parties::into_holders);
+    Ok(match holders.any(|party| party.seq() == seq) {
         true => Freshness::Current,
         false => Freshness::Stale,
     })
-}
-
-/// Breaks holds.
-pub(crate) async fn evict(core: &Arc<Core>, name: &Name, seq: Option<u64>) -> Result<Evicted> {
-    let mut evicted = Evicted::default();
-    let Some(parties) = one(core, name).await? else {
-        return Ok(evicted);
-    };
-    let meant = |party: &Party| seq.is_none_or(|seq| seq == party.seq());
-    let is_delay = |party: &&Party| party.child.delayed;
-    let delays: Vec<_> = parties.all.iter().filter(is_delay).cloned().collect();
-    let holding: Vec<_> = parties.holding().collect();
-    if seq.is_some() || holding.is_empty() {
-        for party in delays.iter().filter(|party| meant(party)) {
-            let path = format!("{}/{}", core.paths.folder(name), party.child.name);
-            if leave::end_delay(core, &path).await? {
-                evicted.delays.push(party.seq());
-            }
-        }
-    }
-    for party in holding.into_iter().filter(meant) {
-        let held = party.seq();
-        let request = party.child.request();
-        let victim = Victim {
-            word: Word {
-                request: request
-                    .map(|request| request.to_string())
-                    .unwrap_or_default(),
-                number: party.child.number,
-                seq: held,
-                owner: party.owner().as_str().to_owned(),
-                ending: How::Evicted,
-                delayed: false,
-                record: party.record.clone(),
-                before: None,
-            },
-            lock_delay: party
-                .record
-                .as_ref()
-                .map(Record::lock_delay)
-                .unwrap_or_default(),
-            data: party.data,
-            child: party.child,
-        };
-        if leave::evict(core, &core.paths.folder(name), victim).await? {
-            evicted.seqs.push(held);
-        }
-    }
-    Ok(evicted)
 }

@@ -1,36 +1,41 @@
 //! The ZooKeeper store of clinch: an ephemeral sequential node for each claim, in the layout of
 //! Curator's locks.
 //!
-//! Reading order of the source: `store`, `places` (who holds, told by names), `claim`, `fresh` (its
-//! node is made), `judge` (whose turn it is), `wakes` (waiting), `renew`, `doubt` (losses that are
-//! heard of before a renewal), `leave`, then `session` (one for each length of lease), `book` (what
-//! this client has asked for), `notice` (how the last hold ended), `janitor`, `inspect` and `events`.
+//! Reading order of the source: `store`, `queue` (who holds, by the names of nodes), `claim`,
+//! `create_node`, `decide_turn`, `wakes` (waiting), `renew`, `suspicions` (losses noticed before a
+//! renewal), `release`, then `connection` (one session for each length of lease), `ledger` (this
+//! client's claims), `predecessor` (how the last hold ended), `cleanup`, `inspect` and `events`.
 
-mod book;
+mod admin;
 mod claim;
+mod cleanup;
+mod client;
 mod config;
-mod core;
+mod connection;
+mod create_node;
+mod decide_turn;
 mod doctor;
-mod doubt;
 mod error;
 mod events;
-mod floor;
-mod fresh;
+mod folders;
+mod info;
 mod inspect;
-mod janitor;
-mod judge;
-mod leave;
-mod notice;
+mod keys;
+mod ledger;
+mod move_node;
+mod observed_lock;
 mod open;
-mod paths;
-mod places;
-mod promises;
+mod own_claim;
+mod predecessor;
+mod queue;
+#[doc(hidden)]
+pub mod raw;
 mod record;
+mod release;
+mod remove_node;
 mod renew;
-mod scene;
-mod session;
 mod store;
-mod tls;
+mod suspicions;
 mod wakes;
 
 pub use open::{open, stores};

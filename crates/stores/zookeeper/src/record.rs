@@ -1,4 +1,4 @@
-//! What is written into nodes, as JSON: people read it with ZooKeeper's own tools.
+//! The data of nodes: JSON, so that people can read it with ZooKeeper's own tools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use clinch_core::store::{Claim, Ending, Predecessor};
 use clinch_core::{ClientId, OwnerId, RequestId};
 use serde::{Deserialize, Serialize};
 
-/// Who a claim's node belongs to.
+/// The data of a claim's node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) owner: String,
@@ -23,7 +23,7 @@ pub(crate) struct Record {
     /// Milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) delay: u64,
-    /// The token, where it is not the zxid of the node's creation: the node was moved to a longer
+    /// The sequence number, if it is not the zxid of the node's creation: the node was moved to a longer
     /// session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seq: Option<u64>,
@@ -48,13 +48,13 @@ impl Record {
         }
     }
 
-    /// What a node says; `None` for those of other libraries.
+    /// Parses the data of a node; `None` for a node of another library.
     pub(crate) fn read(data: &[u8]) -> Option<Self> {
         serde_json::from_slice(data).ok()
     }
 
     pub(crate) fn write(&self) -> Vec<u8> {
-        // It cannot fail: there are strings and numbers only.
+        // It cannot fail: it has strings and numbers only.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
@@ -67,41 +67,41 @@ impl Record {
     }
 }
 
-/// The last word about a lock: the data of its folder. Who holds it alone says so; if it is gone and
-/// said nothing else, it has expired.
+/// The data of a lock's folder: the claim that holds the lock exclusively, or how the latest hold ended.
+/// If the record is `Holding` and its claim has no node, that hold has expired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Word {
+pub(crate) struct FolderRecord {
     /// The claim that holds or has ended.
     pub(crate) request: String,
-    /// Its place in the order.
+    /// Its position in the order of arrival.
     pub(crate) number: i64,
-    /// Its token; 0 where it is the zxid of the word itself.
+    /// Its sequence number; 0 if that is the zxid of this record.
     pub(crate) seq: u64,
     pub(crate) owner: String,
-    pub(crate) ending: How,
+    pub(crate) ending: HoldState,
     /// Whether a lock-delay follows.
     #[serde(default)]
     pub(crate) delayed: bool,
-    /// What its node said, for listeners who come too late to read it.
+    /// The data of its node, for listeners that read the node after it was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) record: Option<Record>,
-    /// The word before, for whoever comes to ask about it.
+    /// The record before, for the client of that claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) before: Option<Box<Word>>,
+    pub(crate) before: Option<Box<FolderRecord>>,
 }
 
-/// How a hold ended.
+/// Whether a hold has ended, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum How {
-    /// It has not ended yet.
+pub(crate) enum HoldState {
+    /// It has not ended.
     Holding,
     Released,
     Expired,
     Evicted,
 }
 
-impl Word {
+impl FolderRecord {
     pub(crate) fn read(data: &[u8]) -> Option<Self> {
         serde_json::from_slice(data).ok()
     }
@@ -114,24 +114,29 @@ impl Word {
         self.request.parse() == Ok(request)
     }
 
+    pub(crate) fn is_holding(&self) -> bool {
+        self.ending == HoldState::Holding
+    }
+
+    /// How the hold ended, if its node is gone.
     pub(crate) fn ending(&self) -> Ending {
         match self.ending {
-            How::Released => Ending::Released,
-            How::Expired | How::Holding => Ending::Expired,
-            How::Evicted => Ending::Evicted,
+            HoldState::Released => Ending::Released,
+            HoldState::Expired | HoldState::Holding => Ending::Expired,
+            HoldState::Evicted => Ending::Evicted,
         }
     }
 
-    /// The word about a request, this one or the one before.
-    pub(crate) fn about(&self, request: RequestId) -> Option<&Self> {
+    /// The record of a request: this one or the one before.
+    pub(crate) fn of_request(&self, request: RequestId) -> Option<&Self> {
         match self.is_about(request) {
             true => Some(self),
-            false => self.before.as_deref().filter(|word| word.is_about(request)),
+            false => self.before.as_deref().filter(|one| one.is_about(request)),
         }
     }
 
-    /// As little as is worth keeping once something else is said.
-    pub(crate) fn past(&self) -> Box<Self> {
+    /// What is kept of it in the record that follows.
+    pub(crate) fn shortened(&self) -> Box<Self> {
         Box::new(Self {
             record: None,
             before: None,
@@ -139,24 +144,17 @@ impl Word {
         })
     }
 
-    pub(crate) fn is_holding(&self) -> bool {
-        self.ending == How::Holding
-    }
-
-    /// What the next holder is told; `written` is the zxid of the word.
+    /// The predecessor of the next hold; `written` is the zxid of this record.
     pub(crate) fn predecessor(&self, written: i64) -> Predecessor {
-        Predecessor {
-            ending: self.ending(),
-            seq: match self.seq {
-                0 => u64::try_from(written).unwrap_or_default(),
-                seq => seq,
-            },
-            owner: OwnerId::new(self.owner.as_str()),
-        }
+        let seq = match self.seq {
+            0 => u64::try_from(written).unwrap_or_default(),
+            seq => seq,
+        };
+        Predecessor::new(self.ending(), seq, OwnerId::new(self.owner.as_str()))
     }
 }
 
-pub(crate) fn millis(span: Duration) -> u64 {
+fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -165,20 +163,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_survive_and_strangers_are_known() {
-        let word = Word {
+    fn records_are_read_back_and_foreign_data_is_not() {
+        let record = FolderRecord {
             request: "00112233445566778899aabbccddeeff".into(),
             number: 7,
             seq: 99,
             owner: "\"me\" 100%".into(),
-            ending: How::Evicted,
+            ending: HoldState::Evicted,
             delayed: true,
             record: None,
             before: None,
         };
-        assert_eq!(Word::read(&word.write()), Some(word.clone()));
-        assert_eq!(word.predecessor(0).ending, Ending::Evicted);
+        assert_eq!(FolderRecord::read(&record.write()), Some(record.clone()));
+        assert_eq!(record.predecessor(0).ending, Ending::Evicted);
         assert_eq!(Record::read(b"10.0.0.1"), None);
-        assert_eq!(Word::read(b""), None);
+        assert_eq!(FolderRecord::read(b""), None);
     }
 }

@@ -15,7 +15,7 @@ use clinch_core::ErrorKind;
 use clinch_core::store::{Finding, Severity};
 use clinch_testkit::servers::ZooKeeper;
 use clinch_testkit::wait::{eventually, soon};
-use common::{Client, LONG, hold, room, shared};
+use common::{Client, LONG, hold, operations, room, shared};
 
 async fn refusal(url: &str) -> clinch_core::Error {
     let error = Client::refusal(url).await;
@@ -24,7 +24,7 @@ async fn refusal(url: &str) -> clinch_core::Error {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unreachable_in_bounded_time() {
+async fn a_missing_server_is_unreachable_in_bounded_time() {
     let error = soon("the error", refusal("zookeeper://127.0.0.1:1?timeout=1s")).await;
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(!error.may_have_taken_effect(), "{error}");
@@ -41,7 +41,7 @@ async fn leases_beyond_the_longest_session_are_refused() {
     let limits = client.store.info().limits;
     assert!(limits.max_lease < Duration::from_secs(8));
     assert!(limits.max_lease > Duration::from_secs(6));
-    let before = client.store.operations();
+    let before = operations(&client);
     let mut long = client.mutex("a", Duration::from_secs(8));
     let error = client.store.claim(&long).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -52,12 +52,12 @@ async fn leases_beyond_the_longest_session_are_refused() {
     long.lock_delay = Duration::from_secs(5);
     let error = client.store.claim(&long).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_eq!(client.store.operations(), before, "nothing was sent");
+    assert_eq!(operations(&client), before, "nothing was sent");
     let fits = client.mutex("a", limits.max_lease);
     client.granted(&fits).await;
 }
 
-/// With `acl=creator-all` nobody else can touch a lock, nor look at it.
+/// With `acl=creator-all` no other user can write a lock or read it.
 #[tokio::test]
 async fn nodes_of_a_user_are_closed_to_others() {
     let base = shared().url();
@@ -77,13 +77,13 @@ async fn nodes_of_a_user_are_closed_to_others() {
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(
         !format!("{error:?}").contains("wrong"),
-        "a password is told"
+        "a password in an error"
     );
     mine.store.release(&hold(&claim, &grant)).await.unwrap();
 }
 
-/// A server that knows its users lets in who proves to be one of them, and nobody else; nodes are
-/// his, whatever connection he uses.
+/// A server with a list of users accepts only those that prove their password. Nodes belong to the user,
+/// whatever the connection.
 #[cfg(feature = "sasl")]
 #[tokio::test]
 async fn users_log_in_by_sasl() {
@@ -101,7 +101,7 @@ async fn users_log_in_by_sasl() {
     let claim = one.mutex("a", LONG);
     let grant = one.granted(&claim).await;
     two.until("a", 1, 0).await;
-    // It proves it anew whenever it connects.
+    // It logs in again after each reconnect.
     server.kill().unwrap();
     server.start_again().unwrap();
     soon("the release", async {
@@ -117,16 +117,16 @@ async fn users_log_in_by_sasl() {
     ] {
         let error = refusal(&format!("{}{auth}", url(login))).await;
         assert_eq!(error.kind(), ErrorKind::Denied, "{login}{auth}: {error}");
-        let told = format!("{error:?}");
+        let text = format!("{error:?}");
         assert!(
-            !told.contains("wr0ng") && !told.contains("s3cret"),
-            "{told}"
+            !text.contains("wr0ng") && !text.contains("s3cret"),
+            "{text}"
         );
     }
 }
 
-/// Whom the authority has not signed is not talked to, nor who has no certificate, nor who wants no
-/// encryption.
+/// A connection fails if the server's certificate is not signed by the authority, if the client has no
+/// certificate, and if it is not encrypted.
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn encrypted() {
@@ -182,7 +182,7 @@ async fn doctor_sees_ticks_sessions_and_the_size_of_the_ensemble() {
     let hasty = Client::at(&format!("{}/doctor?tick=50ms", shared().url())).await;
     let findings = hasty.store.doctor().await.unwrap();
     assert_eq!(severity(&findings, "tick"), Severity::Broken);
-    // Sessions too short for the default lease are worth a warning.
+    // Sessions that are too short for the default lease cause a warning.
     let short = ZooKeeper::with()
         .config("maxSessionTimeout", "8000")
         .start()
@@ -192,7 +192,7 @@ async fn doctor_sees_ticks_sessions_and_the_size_of_the_ensemble() {
     assert_eq!(severity(&findings, "sessions"), Severity::Warning);
 }
 
-/// Folders of locks, of the namespace and of the path go by themselves once nobody uses them.
+/// Empty folders of locks, of the namespace and of the path are removed by the servers.
 #[tokio::test]
 async fn nothing_stays_behind_for_a_lock_that_was_used() {
     let server = ZooKeeper::with()
@@ -235,7 +235,8 @@ async fn a_closed_store_ends_its_sessions() {
     })
     .await;
     assert_eq!(server.ephemerals().unwrap(), 0);
-    let error = client.store.claim(&claim).await.unwrap_err();
+    let late = client.mutex("c", LONG);
+    let error = client.store.claim(&late).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
     client.store.withdraw(&claim).await.unwrap();
     // A dropped one does the same.

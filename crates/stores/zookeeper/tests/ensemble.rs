@@ -70,7 +70,7 @@ async fn whichever_server_goes_holds_stay() {
             _ => server.pause().unwrap(),
         }
         let name = format!("b{round}");
-        // The rest of the ensemble serves, whoever leads it.
+        // The rest of the ensemble serves, whichever server leads it.
         let other = two.lock(&name).lease(lease);
         let held = soon("another lock", async {
             loop {
@@ -106,8 +106,8 @@ async fn whichever_server_goes_holds_stay() {
     assert_eq!(guard.release().await.unwrap(), ReleaseReply::Released);
 }
 
-/// A server that is stopped answers nobody, and its clients go elsewhere. Alone in the URL it is
-/// unreachable, and says so in bounded time.
+/// The clients of a stopped server connect to another one. Alone in the URL, it is reported as unreachable
+/// in bounded time.
 #[tokio::test]
 async fn a_stopped_server_alone_is_unreachable() {
     let ensemble = Ensemble::start().unwrap();
@@ -131,7 +131,7 @@ async fn a_stopped_server_alone_is_unreachable() {
     alone.store.withdraw(&claim).await.unwrap();
 }
 
-/// All servers are gone for so long.
+/// Kills all servers and starts them again after `span`.
 async fn all_gone(ensemble: &Ensemble, span: Duration) {
     for server in ensemble.servers() {
         server.kill().unwrap();
@@ -182,7 +182,7 @@ async fn all_servers_gone_for_half_a_session_cost_no_hold() {
     }
 }
 
-/// The guard is lost at its deadline, and after the return somebody else enters, with a higher token.
+/// The guard is lost at its deadline. After the outage another client is granted, with a higher token.
 #[tokio::test]
 async fn all_servers_gone_for_two_sessions_end_the_hold_on_time() {
     let ensemble = Ensemble::start().unwrap();
@@ -195,7 +195,7 @@ async fn all_servers_gone_for_two_sessions_end_the_hold_on_time() {
             tokio::join!(guard.lost(), other.lost())
         })
         .await;
-        // Whatever the servers say later.
+        // Whatever the servers reply later.
         assert!(!guard.is_valid() && !other.is_valid());
     };
     tokio::join!(watching, all_gone(&ensemble, session(lease) * 2));

@@ -17,15 +17,16 @@ use clinch_core::{Clock, LostReason, Status};
 use clinch_testkit::proxy::{Direction, Flow, Frame, Splitter, Then, jute};
 use clinch_testkit::wait::{eventually, soon};
 use common::{
-    Client, LONG, clinch, hold, number, proxy, proxy_with, renewal, room, shared, through,
+    Client, LONG, clinch, hold, number, operations, proxy, proxy_with, renewal, room, shared,
+    through,
 };
 
-/// The node is there, and the client does not know: it finds its own node again, by name, and does
-/// not make a second one.
+/// The node exists and the reply was lost: the client finds its node by name and does not create a second
+/// one.
 #[tokio::test]
 async fn a_lost_reply_of_create_is_found_again() {
     let proxy = proxy(shared()).await;
-    // In a folder that it left itself a claim is one transaction; elsewhere it is get, create, list.
+    // In a folder that it was the last to use, a claim is one transaction; elsewhere it is get, create, list.
     let rounds = [
         ("a", 1, Then::Reset),
         ("a", 1, Then::Stay),
@@ -70,7 +71,7 @@ async fn a_lost_reply_of_create_is_found_again() {
 
 /// Dropped between the request and the reply: a withdrawal finds the node.
 #[tokio::test]
-async fn a_withdrawal_finds_a_node_that_nobody_knows_of() {
+async fn a_withdrawal_finds_a_node_whose_reply_was_lost() {
     let proxy = proxy(shared()).await;
     let client = Client::at(&through(&proxy, "withdrawn")).await;
     let other = Client::at(&room(&shared().url(), "withdrawn")).await;
@@ -103,7 +104,7 @@ async fn a_lost_reply_of_a_release_is_a_release() {
     other.until("a", 0, 0).await;
 }
 
-/// The list is on its way while the claim ahead goes: the watch finds nothing to watch.
+/// The claim ahead ends while the listing is under way: there is no node to watch.
 #[tokio::test]
 async fn a_predecessor_that_goes_between_list_and_watch_is_no_trap() {
     let proxy = proxy(shared()).await;
@@ -125,7 +126,7 @@ async fn a_predecessor_that_goes_between_list_and_watch_is_no_trap() {
         link.flow(Direction::Down, Flow::Pass);
     };
     let (reply, ()) = tokio::join!(two.store.claim(&waiting), release);
-    // It was told what was true when it was listed.
+    // The reply is the state at the listing.
     assert!(matches!(reply.unwrap(), ClaimReply::Queued(q) if q.ahead == 0));
     let wake = soon("the turn", wakes.next()).await;
     let Some(Wake::Granted(turn)) = wake else {
@@ -135,10 +136,10 @@ async fn a_predecessor_that_goes_between_list_and_watch_is_no_trap() {
     assert_eq!((before.ending, before.seq), (Ending::Released, grant.seq));
 }
 
-/// The claim ahead goes while the waiter has no connection: the servers tell it afterwards. Nothing
-/// is repeated here, so the watch alone brings the turn.
+/// The claim ahead ends while the waiter has no connection: the servers send the event afterwards. Nothing
+/// is repeated here, so the watch alone reports the turn.
 #[tokio::test]
-async fn a_watch_that_fires_while_disconnected_is_heard_later() {
+async fn a_watch_that_fires_while_disconnected_is_delivered_later() {
     let proxy = proxy(shared()).await;
     let (one, two) = (
         Client::at(&room(&shared().url(), "disconnected")).await,
@@ -148,8 +149,8 @@ async fn a_watch_that_fires_while_disconnected_is_heard_later() {
     let grant = one.granted(&held).await;
     two.queued(&waiting).await;
     let mut wakes = two.store.wakes(&waiting);
-    let sent = two.store.operations();
-    eventually("the watch is set", async || two.store.operations() >= sent).await;
+    let sent = operations(&two);
+    eventually("the watch is set", async || operations(&two) >= sent).await;
     proxy.down();
     eventually("it is cut off", async || proxy.open() == 0).await;
     one.store.release(&hold(&held, &grant)).await.unwrap();
@@ -159,8 +160,8 @@ async fn a_watch_that_fires_while_disconnected_is_heard_later() {
     assert!(matches!(wake, Some(Wake::Granted(_))), "{wake:?}");
 }
 
-/// Suspect while there is no connection, lost at the deadline, and not a moment after the ensemble
-/// lets somebody else in.
+/// Suspect while there is no connection, and lost at the deadline, which is before the ensemble grants the
+/// lock to another client.
 #[tokio::test]
 async fn a_holder_that_is_cut_off_is_suspect_and_then_lost() {
     let lease = Duration::from_secs(2);
@@ -175,7 +176,7 @@ async fn a_holder_that_is_cut_off_is_suspect_and_then_lost() {
     .await;
     let lock = other.lock("a").lease(LONG);
     let next = soon("the next", lock.acquire()).await.unwrap();
-    assert!(!guard.is_valid(), "both say that they hold it");
+    assert!(!guard.is_valid(), "both are valid");
     assert!(number(&next) > number(&guard));
     let before = next.predecessor().unwrap();
     assert_eq!(
@@ -184,7 +185,7 @@ async fn a_holder_that_is_cut_off_is_suspect_and_then_lost() {
     );
 }
 
-/// Captures what the server says when a session is opened: its id and its password.
+/// Captures the reply to the opening of a session: its id and its password.
 fn capturing(seen: Arc<Mutex<Vec<Vec<u8>>>>) -> Splitter {
     let inner = jute();
     Arc::new(move || {
@@ -219,11 +220,11 @@ async fn a_session_that_is_closed_from_outside_loses_its_holds() {
     let claim = client.mutex("a", LONG);
     let grant = client.granted(&claim).await;
     let greetings = |from: usize| {
-        // Both directions are heard; a server's greeting is shorter than a client's.
+        // Both directions are captured; a server's greeting is shorter than a client's.
         let seen = seen.lock().unwrap();
         let all: Vec<_> = seen
             .iter()
-            .filter(|words| words.len() < 45)
+            .filter(|frame| frame.len() < 45)
             .cloned()
             .collect();
         all[from..].to_vec()
@@ -232,7 +233,7 @@ async fn a_session_that_is_closed_from_outside_loses_its_holds() {
     let mine = greetings(0).pop().unwrap();
     close_session(&mine);
     other.until("a", 0, 0).await;
-    let reply = soon("the word", async {
+    let reply = soon("the reply", async {
         loop {
             match client.store.renew(&[renewal(&claim, &grant)]).await {
                 Ok(replies) => return replies[0],
@@ -265,7 +266,7 @@ async fn a_session_that_is_closed_from_outside_loses_its_holds() {
 }
 
 /// Each length of lease has a session, and each session a connection. One that is silent costs only its own
-/// holds: the others are renewed, and told so before a third of the shortest lease is over.
+/// holds: the others are renewed, and get their reply before a third of the shortest lease has passed.
 #[tokio::test]
 async fn a_session_that_is_silent_costs_no_hold_of_another() {
     let lease = Duration::from_secs(12);
@@ -283,7 +284,7 @@ async fn a_session_that_is_silent_costs_no_hold_of_another() {
     assert!(Clock::boot().now() < before + lease / 3, "too late");
 }
 
-/// A longer lease needs another session, and there is no way to make one now.
+/// A longer lease needs another session, which cannot be opened now.
 #[tokio::test]
 async fn a_hold_that_cannot_move_costs_no_other() {
     let proxy = proxy(shared()).await;
@@ -303,17 +304,17 @@ async fn a_hold_that_cannot_move_costs_no_other() {
     assert_eq!(renewed, [RenewReply::Held, RenewReply::Held]);
 }
 
-/// Nobody was in line when the holder died, and nobody saw it: the folder's word still tells, and
-/// with which token it held. Also if it had waited before.
+/// No claim waits when the hold expires: the folder record still has its token. Also if the holder had
+/// waited before.
 #[tokio::test]
-async fn a_death_that_nobody_saw_is_told_to_the_next() {
+async fn an_expiry_without_waiters_is_reported_to_the_next_holder() {
     let lease = Duration::from_secs(1);
     let other = Client::at(&room(&shared().url(), "unseen")).await;
     for round in 0..3 {
         let proxy = proxy(shared()).await;
         let dying = Client::at(&through(&proxy, "unseen")).await;
         if round == 1 {
-            // It has the folder in its memory, and claims without a list.
+            // The folder is in its cache, and it claims without a listing.
             dying.warm_up("a", lease).await;
         }
         let gate = other.mutex("a", LONG);
@@ -334,8 +335,8 @@ async fn a_death_that_nobody_saw_is_told_to_the_next() {
                 turn.seq
             }
         };
-        eventually("the folder says that it holds", async || {
-            word("/unseen/clinch/a").await.contains("holding")
+        eventually("the folder record says that it holds", async || {
+            folder_record("/unseen/clinch/a").await.contains("holding")
         })
         .await;
         proxy.down();
@@ -348,8 +349,8 @@ async fn a_death_that_nobody_saw_is_told_to_the_next() {
     }
 }
 
-/// What a folder says.
-async fn word(folder: &str) -> String {
+/// The data of a folder.
+async fn folder_record(folder: &str) -> String {
     let server = format!("127.0.0.1:{}", shared().port());
     let driver = zookeeper_client::Client::connect(&server).await.unwrap();
     let (data, _) = driver.get_data(folder).await.unwrap();

@@ -1,5 +1,5 @@
-//! Other libraries in the same folder. The driver has a lock of its own in Curator's layout; the
-//! others are played by their names. `interop/zookeeper` has the libraries themselves.
+//! Other libraries in the same folder. The driver has a lock of its own in Curator's layout; the others
+//! are simulated by the names of their nodes. `interop/zookeeper` runs the libraries themselves.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -65,11 +65,11 @@ async fn a_lock_in_curators_layout_is_shared_in_both_directions() {
         panic!("{wake:?}");
     };
     assert!(turn.seq > grant.seq);
-    // Nobody knows how it ended: it leaves no word.
+    // Its end is unknown: it writes no folder record.
     assert_eq!(turn.predecessor, None);
 }
 
-/// What stands in the folder in another order is refused with a word that says whose it is.
+/// Nodes with another order are refused; the error names their library.
 #[tokio::test]
 async fn kazoo_and_mixed_folders_are_refused() {
     let client = Client::at(&room(&shared().url(), "mixed")).await;
@@ -80,7 +80,7 @@ async fn kazoo_and_mixed_folders_are_refused() {
         ("0123456789abcdef__rlock__", "kazoo"),
         ("lease-", "no lock"),
     ];
-    for (prefix, word) in names {
+    for (prefix, message) in names {
         let path = format!("/mixed/clinch/a/{prefix}");
         let options = CreateMode::EphemeralSequential.with_acls(OPEN);
         let (_, sequence) = driver.create(&path, b"", &options).await.unwrap();
@@ -91,7 +91,7 @@ async fn kazoo_and_mixed_folders_are_refused() {
             };
             let error = client.store.claim(&claim).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt);
-            assert!(error.to_string().contains(word), "{error}");
+            assert!(error.to_string().contains(message), "{error}");
         }
         let error = client
             .store
@@ -112,9 +112,9 @@ async fn kazoo_and_mixed_folders_are_refused() {
     client.warm_up("a", LONG).await;
 }
 
-/// Curator's shared locks stand in one line with ours.
+/// Curator's shared locks are in one queue with ours.
 #[tokio::test]
-async fn readers_and_writers_of_curator_are_in_line() {
+async fn readers_and_writers_of_curator_are_in_our_queue() {
     let client = Client::at(&room(&shared().url(), "shared")).await;
     let driver = driver().await;
     let rights = |units| clinch_core::store::Claim {

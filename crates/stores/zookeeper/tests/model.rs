@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store};
+use clinch_core::store::{Admin, OpenContext};
 use clinch_testkit::model::{Real, Said, Time, play};
 use clinch_testkit::servers::ZooKeeper;
 
 struct Server(ZooKeeper);
 
 impl Real for Server {
-    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, context: OpenContext) -> Result<Arc<dyn Admin>> {
         let url = format!("{}?tick=200ms", self.0.url());
         clinch_zookeeper::open(&url.parse()?, context).await
     }
@@ -26,8 +26,8 @@ impl Real for Server {
         true
     }
 
-    /// Who waits sees the one that it waits for, and counts those ahead only when that one has gone.
-    /// That a shared hold was evicted is known until somebody else says something about the lock.
+    /// A waiter watches one node and counts the claims ahead only when that node is gone. The eviction of a
+    /// shared hold is known until another client writes the folder record.
     fn agree(&self, real: &Said, model: &Said) -> bool {
         match (real, model) {
             (Said::Queued(real), Said::Queued(model)) => real >= model,

@@ -1,4 +1,4 @@
-//! Clients stand still past their sessions, holding and waiting.
+//! Clients are paused past the end of their sessions, holding and waiting.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -21,13 +21,13 @@ use clinch_zookeeper::ZooKeeperStore;
 use common::{LONG, Ours, clinch, number, room};
 
 const LEASE: Duration = Duration::from_secs(2);
-/// The session of that lease, and the ticks in which servers count.
+/// The session of that lease, rounded up to the ticks of the servers.
 const SESSION: Duration = Duration::from_millis(2_900);
 
 fn main() -> ExitCode {
     let trials = vec![
         trial(
-            "a_holder_paused_past_its_session_knows_that_it_lost",
+            "a_holder_paused_past_its_session_reports_the_loss",
             paused_holder,
         ),
         trial(
@@ -54,7 +54,7 @@ async fn paused_holder() {
     holder.cont();
     assert_eq!(holder.reply().await["valid"], false, "both are valid");
     assert_ne!(holder.release("a").await, "released");
-    // What it does late changes nothing.
+    // Its late requests change nothing.
     let view = other.inspect("a").await.unwrap().unwrap();
     assert_eq!(view.holders[0].token.unwrap().seq(), number(&next));
     // And it goes on with a new session.
@@ -63,8 +63,8 @@ async fn paused_holder() {
     assert!(again > old);
 }
 
-/// Its turn comes while it stands still, and so does the end of its session: when it wakes up, the
-/// event and the connection are old. Somebody else is in.
+/// Its turn and the end of its session come while it is paused. When it resumes, the event and the
+/// connection are outdated, and another client holds the lock.
 async fn paused_waiter() {
     let server = ZooKeeper::start().unwrap();
     let url = room(&server.url(), "pauses");
@@ -81,7 +81,7 @@ async fn paused_waiter() {
         .await
         .unwrap();
     waiter.cont();
-    // For a while it could enter, and must not: it queues again.
+    // It must not be granted; it queues again.
     let end = Clock::boot().now() + SESSION;
     eventually("it waits again", async || {
         let view = two.inspect("a").await.unwrap().unwrap();

@@ -11,11 +11,11 @@ mod common;
 
 use clinch_core::store::Wake;
 use clinch_testkit::wait::soon;
-use common::{Client, LONG, hold, room, shared};
+use common::{Client, LONG, hold, operations, room, shared};
 
-/// Everybody waits in one line and takes a turn. What the server receives is counted, pings and all.
+/// All clients wait in one queue and take their turns. Counts what the server receives, pings included.
 async fn turns(waiters: usize) -> (f64, f64) {
-    let url = room(&shared().url(), &format!("line-{waiters}"));
+    let url = room(&shared().url(), &format!("queue-{waiters}"));
     let mut clients = Vec::new();
     for _ in 0..waiters.min(8) {
         let client = Client::at(&url).await;
@@ -25,25 +25,25 @@ async fn turns(waiters: usize) -> (f64, f64) {
     let first = gate.mutex("a", LONG);
     let opening = gate.granted(&first).await;
     for client in &clients {
-        // Its session is open, and it has seen that others are there: the first time it reads the
-        // folder's word as well.
+        // Opens its session and marks the folder as busy: the first claim in a folder reads the folder
+        // record as well.
         let claim = client.mutex("a", LONG);
         client.queued(&claim).await;
         client.store.withdraw(&claim).await.unwrap();
     }
-    let sent = || clients.iter().map(|c| c.store.operations()).sum::<u64>();
+    let sent = || clients.iter().map(operations).sum::<u64>();
     let (before, packets) = (sent(), shared().packets().unwrap());
-    let mut line = Vec::new();
+    let mut queue = Vec::new();
     for at in 0..waiters {
         let client = &clients[at % clients.len()];
         let claim = client.mutex("a", LONG);
         client.queued(&claim).await;
         let wakes = client.store.wakes(&claim);
-        line.push((client, claim, wakes));
+        queue.push((client, claim, wakes));
     }
     gate.store.release(&hold(&first, &opening)).await.unwrap();
     let mut last = opening.seq;
-    for (client, claim, mut wakes) in line {
+    for (client, claim, mut wakes) in queue {
         let wake = soon("the turn", wakes.next()).await;
         let Some(Wake::Granted(grant)) = wake else {
             panic!("{wake:?}");

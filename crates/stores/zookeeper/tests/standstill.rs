@@ -1,5 +1,5 @@
-//! The thread on which clinch works in the background stands still. Alone in its program, because all clients
-//! of a process share that thread.
+//! The keeper, clinch's background thread, is blocked. Alone in its program, because all clients of a
+//! process share that thread.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use clinch_core::store::RenewReply;
 use clinch_core::{LostReason, keeper};
 use common::{Client, renewal, room, shared};
 
-/// Until the lease is over, and the session is not: what would have taken the hold away stood still as well.
+/// Until the lease has expired and the session has not. Cleanup was blocked as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_whose_lease_is_over_is_not_renewed() {
     let lease = Duration::from_secs(8);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clinch_core::store::{Claim, Grant, Hold, Renewal};
-use clinch_core::{Clock, Guard, Identity, Name, OwnerId};
+use clinch_core::{Clock, Guard, Identity, Name};
 
 /// A new claim of a mutex by this client, which is its own owner.
 ///
@@ -13,28 +13,12 @@ use clinch_core::{Clock, Guard, Identity, Name, OwnerId};
 /// assert_eq!((claim.units, claim.limit, claim.queue), (1, 1, true));
 /// ```
 pub fn mutex(identity: &Identity, name: &str, lease: Duration) -> Claim {
-    Claim {
-        name: Name::new(name).unwrap(),
-        request: identity.request(),
-        owner: OwnerId::new(identity.info().id.to_string()),
-        client: identity.info().clone(),
-        units: 1,
-        limit: 1,
-        lease,
-        lock_delay: Duration::ZERO,
-        label: None,
-        value: None,
-        queue: true,
-    }
+    Claim::new(identity, Name::new(name).unwrap(), lease)
 }
 
 /// What a granted claim holds; see the [module](super).
 pub fn hold(claim: &Claim, grant: &Grant) -> Hold {
-    Hold {
-        name: claim.name.clone(),
-        request: claim.request,
-        seq: grant.seq,
-    }
+    claim.hold(grant.seq)
 }
 
 /// The renewal of a granted claim by its own lease.
@@ -51,11 +35,7 @@ pub fn hold(claim: &Claim, grant: &Grant) -> Hold {
 /// # Ok(()) }
 /// ```
 pub fn renewal(claim: &Claim, grant: &Grant) -> Renewal {
-    Renewal {
-        hold: hold(claim, grant),
-        lease: claim.lease,
-        value: None,
-    }
+    Renewal::new(hold(claim, grant), claim.lease)
 }
 
 /// The number of a guard.

@@ -22,10 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::memory::MemoryStore;
-use clinch_core::store::{Claim, ClaimReply, Grant, OpenContext, Store};
-use clinch_core::{
-    Clinch, ClinchBuilder, Clock, Error, HandOver, Identity, Name, Result, StoreUrl,
-};
+use clinch_core::store::{Admin, Claim, ClaimReply, Grant, OpenContext};
+use clinch_core::{Clinch, ClinchBuilder, Error, HandOver, Identity, Name, Result, StoreUrl};
 
 use crate::servers::{Etcd, MariaDb, Redis, ZooKeeper};
 use crate::wait::eventually;
@@ -41,12 +39,12 @@ pub const LONG: Duration = Duration::from_secs(60);
 /// How the stores of a crate are opened.
 ///
 /// ```
-/// use clinch_core::{Result, StoreUrl, memory::MemoryStore, store::{OpenContext, Store}};
+/// use clinch_core::{Result, StoreUrl, memory::MemoryStore, store::{Admin, OpenContext}};
 /// use clinch_testkit::clients::{Client, Opens};
 /// use std::sync::Arc;
 /// struct Mine;
 /// impl Opens for Mine {
-///     async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+///     async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
 ///         Ok(Arc::new(MemoryStore::open(url, context)?))
 ///     }
 /// }
@@ -58,7 +56,7 @@ pub trait Opens {
     fn open(
         url: &StoreUrl,
         context: OpenContext,
-    ) -> impl Future<Output = Result<Arc<dyn Store>>> + Send;
+    ) -> impl Future<Output = Result<Arc<dyn Admin>>> + Send;
 }
 
 /// The memory store, as the model for how to write [`Opens`].
@@ -77,7 +75,7 @@ pub trait Opens {
 pub struct Memory;
 
 impl Opens for Memory {
-    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
         Ok(Arc::new(MemoryStore::open(url, context)?))
     }
 }
@@ -132,7 +130,7 @@ located!(Redis, MariaDb, Etcd, ZooKeeper);
 #[derive(Debug)]
 pub struct Client<O> {
     /// The store.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn Admin>,
     /// Who uses it.
     pub identity: Arc<Identity>,
     opened_by: PhantomData<fn() -> O>,
@@ -141,12 +139,8 @@ pub struct Client<O> {
 impl<O: Opens> Client<O> {
     /// A client of the store at a URL.
     pub async fn open(url: &str) -> Result<Self> {
-        let identity = Arc::new(Identity::new());
-        let context = OpenContext {
-            namespace: "clinch".into(),
-            identity: identity.clone(),
-            clock: Clock::boot(),
-        };
+        let context = Clinch::context("clinch")?;
+        let identity = context.identity.clone();
         let store = O::open(&url.parse()?, context).await?;
         Ok(Self {
             store,

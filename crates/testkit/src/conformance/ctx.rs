@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clinch_core::memory::Faults;
-use clinch_core::store::{Capability, Claim, LockView, OpenContext, Store};
-use clinch_core::{Clinch, ClinchBuilder, Name, OwnerId, Result};
+use clinch_core::store::{Admin, Capability, Claim, LockView, OpenContext};
+use clinch_core::{Clinch, ClinchBuilder, Name, Result};
 
 use super::subject::{Place, Subject};
 use crate::holder::Holder;
@@ -89,19 +89,7 @@ impl Client {
 
     /// A claim of this client as the engine would send it, for cases below the engine.
     pub fn claim(&self, name: &str, lease: Duration) -> Claim {
-        Claim {
-            name: Name::new(name).unwrap(),
-            request: self.context.identity.request(),
-            owner: OwnerId::new(format!("raw-{}", self.client_id())),
-            client: self.context.identity.info().clone(),
-            units: 1,
-            limit: 1,
-            lease,
-            lock_delay: Duration::ZERO,
-            label: None,
-            value: None,
-            queue: true,
-        }
+        Claim::new(&self.context.identity, Name::new(name).unwrap(), lease)
     }
 }
 
@@ -138,7 +126,7 @@ impl Ctx {
     }
 
     /// The bare store, for a client that the case puts together itself.
-    pub async fn open(&self, context: OpenContext) -> Result<Arc<dyn Store>> {
+    pub async fn open(&self, context: OpenContext) -> Result<Arc<dyn Admin>> {
         self.subject.open(&self.place.url(), context).await
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::memory::MemoryStore;
-use clinch_core::store::{Capability, OpenContext, Store, StoreInfo};
+use clinch_core::store::{Admin, Capability, OpenContext, StoreInfo};
 use clinch_core::{Clinch, Result, StoreUrl};
 
 use super::Case;
@@ -38,7 +38,7 @@ pub trait Subject: Send + Sync + 'static {
     async fn place(&self) -> Result<Box<dyn Place>>;
 
     /// Opens the store at the URL of a [`Place`]; also called in child processes.
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>>;
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>>;
 
     /// A lease that is meant to run out in a test: short, and yet practical on this store.
     fn lease(&self) -> Duration {
@@ -138,7 +138,7 @@ impl Subject for Memory {
         Ok(Box::new(MemoryPlace { url, anchor }))
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         Ok(Arc::new(MemoryStore::open(
             &url.parse::<StoreUrl>()?,
             context,
@@ -202,7 +202,7 @@ impl<S: Subject> Subject for Lacking<S> {
         self.full.place().await
     }
 
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
         let full = self.full.open(url, context).await?;
         Ok(Arc::new(Without::new(full, self.capability)))
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::memory::MemoryStore;
-use clinch_core::store::{Claim, OpenContext, Store};
-use clinch_core::{Clock, Identity};
+use clinch_core::store::{Admin, Claim};
+use clinch_core::{Clinch, Clock, Identity};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -47,17 +47,18 @@ async fn compare(real: &impl Real, case: usize, ops: Vec<Op>) -> Result<bool, Te
     let (time, exact) = (real.time(), real.exact());
     let (manual, hand) = Clock::manual();
     let identities: Vec<Arc<Identity>> = (0..CLIENTS).map(|_| Arc::default()).collect();
-    let context = |identity: &Arc<Identity>, clock: &Clock| OpenContext {
-        namespace: format!("n{case}").into(),
-        identity: identity.clone(),
-        clock: clock.clone(),
+    let context = |identity: &Arc<Identity>, clock: &Clock| {
+        let context = Clinch::context(&format!("n{case}")).unwrap();
+        context
+            .with_identity(identity.clone())
+            .with_clock(clock.clone())
     };
     let first = MemoryStore::new(context(&identities[0], &manual));
     let second = first.sibling(context(&identities[1], &manual));
     let mut model = Side::new(vec![Arc::new(first), Arc::new(second)], time, exact);
     let boot = Clock::boot();
     let clock = if time == Time::Shared { &manual } else { &boot };
-    let mut stores: Vec<Arc<dyn Store>> = Vec::new();
+    let mut stores: Vec<Arc<dyn Admin>> = Vec::new();
     for identity in &identities {
         stores.push(real.open(context(identity, clock)).await.unwrap());
     }
@@ -122,6 +123,8 @@ async fn compare(real: &impl Real, case: usize, ops: Vec<Op>) -> Result<bool, Te
 
 #[cfg(test)]
 mod tests {
+    use clinch_core::store::OpenContext;
+
     use super::*;
 
     /// Each client has locks of its own, and so excludes nobody.
@@ -130,7 +133,7 @@ mod tests {
     }
 
     impl Real for Apart {
-        async fn open(&self, context: OpenContext) -> clinch_core::Result<Arc<dyn Store>> {
+        async fn open(&self, context: OpenContext) -> clinch_core::Result<Arc<dyn Admin>> {
             Ok(Arc::new(MemoryStore::new(context)))
         }
 

@@ -2,11 +2,11 @@
 //!
 //! ```
 //! # use std::{sync::Arc, time::Duration};
-//! use clinch_core::{Result, memory::MemoryStore, store::{OpenContext, Store}};
+//! use clinch_core::{Result, memory::MemoryStore, store::{Admin, OpenContext}};
 //! use clinch_testkit::model::{Real, Time, play};
 //! struct Mine;
 //! impl Real for Mine {
-//!     async fn open(&self, context: OpenContext) -> Result<Arc<dyn Store>> {
+//!     async fn open(&self, context: OpenContext) -> Result<Arc<dyn Admin>> {
 //!         let place = format!("memory:{}", context.namespace); // each sequence has its own
 //!         Ok(Arc::new(MemoryStore::open(&place.parse()?, context)?))
 //!     }
@@ -28,12 +28,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::Result;
-use clinch_core::store::{OpenContext, Store};
+use clinch_core::store::{Admin, OpenContext};
 
 /// The store that is compared with the reference, and how it may differ; see the [module](self).
 pub trait Real {
     /// Opens one of the clients of a sequence. Each sequence has a namespace of its own.
-    fn open(&self, context: OpenContext) -> impl Future<Output = Result<Arc<dyn Store>>>;
+    fn open(&self, context: OpenContext) -> impl Future<Output = Result<Arc<dyn Admin>>>;
 
     /// How time passes for both.
     fn time(&self) -> Time;

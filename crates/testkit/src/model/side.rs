@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use clinch_core::store::{
-    Claim, ClaimReply, Evicted, Grant, Hold, LockView, PartyView, ReleaseReply, Renewal, Store,
+    Admin, Claim, ClaimReply, Evicted, Grant, Hold, LockView, PartyView, ReleaseReply, Renewal,
 };
 use clinch_core::{Name, Token};
 
@@ -62,7 +62,7 @@ impl Said {
 
 /// One store for each client, and the numbers by their order of appearance.
 pub(super) struct Side {
-    pub(super) stores: Vec<Arc<dyn Store>>,
+    pub(super) stores: Vec<Arc<dyn Admin>>,
     time: Time,
     exact: bool,
     order: HashMap<u64, u64>,
@@ -71,7 +71,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn new(stores: Vec<Arc<dyn Store>>, time: Time, exact: bool) -> Self {
+    pub(super) fn new(stores: Vec<Arc<dyn Admin>>, time: Time, exact: bool) -> Self {
         Self {
             stores,
             time,
@@ -190,22 +190,14 @@ impl Side {
         if self.exact {
             return Said::Text(said);
         }
-        let renewal = Renewal {
-            hold: self.hold(claim),
-            lease: claim.lease,
-            value: None,
-        };
+        let renewal = Renewal::new(self.hold(claim), claim.lease);
         let nothing = self.stores[client].renew(&[renewal]).await.unwrap();
         Said::Text(format!("{said} {nothing:?}"))
     }
 
     fn hold(&self, claim: &Claim) -> Hold {
         let seq = self.seqs.get(&claim.request.as_u128());
-        Hold {
-            name: claim.name.clone(),
-            request: claim.request,
-            seq: seq.copied().unwrap_or(1),
-        }
+        Hold::new(claim.name.clone(), claim.request, seq.copied().unwrap_or(1))
     }
 
     fn place(&mut self, seq: u64) -> u64 {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use clinch_core::memory::{Fault, Faults, Op};
 use clinch_core::store::{
-    Baton, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness, Hold, LockView,
-    ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wake, Wakes,
+    Admin, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
+    RenewReply, Renewal, Store, StoreInfo, Suspicions, Wake, Wakes,
 };
 use clinch_core::{Clock, Effect, Error, ErrorKind, Name, RequestId, Result, keeper};
 use tokio::sync::watch;
@@ -34,7 +34,7 @@ use tokio::sync::watch;
 /// ```
 #[derive(Debug)]
 pub struct Faulty {
-    inner: Arc<dyn Store>,
+    inner: Arc<dyn Admin>,
     faults: Arc<Faults>,
     clock: Clock,
     attempts: Arc<AtomicU64>,
@@ -66,7 +66,7 @@ struct Seen {
 
 impl Faulty {
     /// A store that behaves until it is told otherwise through [`faults`](Self::faults).
-    pub fn new(inner: Arc<dyn Store>, clock: Clock) -> Self {
+    pub fn new(inner: Arc<dyn Admin>, clock: Clock) -> Self {
         Self {
             inner,
             faults: Arc::default(),
@@ -252,8 +252,8 @@ impl Store for Faulty {
         wakes
     }
 
-    fn doubts(&self) -> Doubts {
-        self.inner.doubts()
+    fn suspicions(&self) -> Suspicions {
+        self.inner.suspicions()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
@@ -286,6 +286,13 @@ impl Store for Faulty {
         self.step(Op::Read, self.inner.check(name, seq)).await
     }
 
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
+
+#[async_trait]
+impl Admin for Faulty {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         self.step(Op::Read, self.inner.list(prefix)).await
     }
@@ -304,25 +311,5 @@ impl Store for Faulty {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         self.step(Op::Read, self.inner.doctor()).await
-    }
-
-    fn operations(&self) -> u64 {
-        self.inner.operations()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        self.inner.floor().await
-    }
-
-    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
-        self.inner.classic().await
-    }
-
-    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        self.inner.baton(name).await
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Baton, Capability, Claim, ClaimReply, Doubts, Events, Evicted, Finding, Floor, Freshness, Hold,
-    LockView, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Admin, Capability, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView,
+    ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Suspicions, Wakes,
 };
 use clinch_core::{Name, Result};
 
@@ -20,13 +20,13 @@ use clinch_core::{Name, Result};
 /// ```
 #[derive(Debug)]
 pub struct Without {
-    inner: Arc<dyn Store>,
+    inner: Arc<dyn Admin>,
     info: StoreInfo,
 }
 
 impl Without {
     /// The same store, less one capability.
-    pub fn new(inner: Arc<dyn Store>, capability: Capability) -> Self {
+    pub fn new(inner: Arc<dyn Admin>, capability: Capability) -> Self {
         let info = less(inner.info().clone(), capability);
         Self { inner, info }
     }
@@ -34,19 +34,7 @@ impl Without {
 
 /// The description of a store that lacks one capability.
 pub(crate) fn less(mut info: StoreInfo, capability: Capability) -> StoreInfo {
-    let has = &mut info.capabilities;
-    *match capability {
-        Capability::Shared => &mut has.shared,
-        Capability::Semaphores => &mut has.semaphores,
-        Capability::Queue => &mut has.queue,
-        Capability::LockDelay => &mut has.lock_delay,
-        Capability::Tokens => &mut has.tokens,
-        Capability::Predecessor => &mut has.predecessor,
-        Capability::Values => &mut has.values,
-        Capability::List => &mut has.list,
-        Capability::Events => &mut has.events,
-        Capability::Evict => &mut has.evict,
-    } = false;
+    info.capabilities = info.capabilities.without(capability);
     info
 }
 
@@ -64,8 +52,8 @@ impl Store for Without {
         self.inner.wakes(claim)
     }
 
-    fn doubts(&self) -> Doubts {
-        self.inner.doubts()
+    fn suspicions(&self) -> Suspicions {
+        self.inner.suspicions()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
@@ -84,6 +72,13 @@ impl Store for Without {
         self.inner.check(name, seq).await
     }
 
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
+
+#[async_trait]
+impl Admin for Without {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         self.inner.list(prefix).await
     }
@@ -102,25 +97,5 @@ impl Store for Without {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         self.inner.doctor().await
-    }
-
-    fn operations(&self) -> u64 {
-        self.inner.operations()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        self.inner.floor().await
-    }
-
-    async fn classic(&self) -> Result<Option<Box<dyn Floor>>> {
-        self.inner.classic().await
-    }
-
-    async fn baton(&self, name: &str) -> Result<Option<Box<dyn Baton>>> {
-        self.inner.baton(name).await
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
     }
 }

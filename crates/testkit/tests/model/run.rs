@@ -7,9 +7,9 @@ use std::time::Duration;
 use clinch_core::blocking::block_on;
 use clinch_core::memory::MemoryStore;
 use clinch_core::store::{
-    Claim, ClaimReply, Hold, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store,
+    Admin, Claim, ClaimReply, Hold, LockView, OpenContext, ReleaseReply, RenewReply, Renewal, Store,
 };
-use clinch_core::{Clock, ErrorKind, Identity, ManualClock, Name, OwnerId};
+use clinch_core::{Clinch, Clock, ErrorKind, Identity, ManualClock, Name, OwnerId};
 
 use super::{LIMIT, NAMES, Shape, Step};
 
@@ -31,11 +31,7 @@ impl Run {
     pub(super) fn new(shapes: &[Shape]) -> Self {
         let (clock, hand) = Clock::manual();
         let contexts: Vec<OpenContext> = (0..CLIENTS)
-            .map(|_| OpenContext {
-                namespace: "model".into(),
-                identity: Arc::new(Identity::new()),
-                clock: clock.clone(),
-            })
+            .map(|_| Clinch::context("model").unwrap().with_clock(clock.clone()))
             .collect();
         let first = MemoryStore::new(contexts[0].clone());
         let mut stores: Vec<_> = contexts[1..]
@@ -192,11 +188,7 @@ impl Run {
         let wrong = self.hold(n, self.greatest.values().max().copied().unwrap_or(0) + 1);
         let reply = block_on(self.store(n).release(&wrong)).unwrap();
         assert!(matches!(reply, ReleaseReply::WasLost(_)));
-        let renewal = Renewal {
-            hold: wrong,
-            lease: Duration::from_secs(1000),
-            value: None,
-        };
+        let renewal = Renewal::new(wrong, Duration::from_secs(1000));
         let reply = block_on(self.store(n).renew(&[renewal])).unwrap();
         assert!(matches!(reply[..], [RenewReply::Lost(_)]));
         assert_eq!(self.views(), before, "a stale request changed something");

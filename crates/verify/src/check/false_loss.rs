@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use clinch::LOCAL_BITS;
+use clinch::store::LOCAL_BITS;
 
 use super::{Hold, Index, Property, Violation};
 use crate::history::{Answer, Call, CallKind, Fault, Outcome, Renewals};

@@ -50,6 +50,7 @@ pub(super) fn check(index: &Index<'_>, figures: &mut Figures) -> Vec<Violation> 
 /// How often an operation may have had something to say within a time.
 fn turns((from, until): (u64, u64), lease: u64) -> u64 {
     let span = until.saturating_sub(from);
+    // A third of the lease is what the library promises; read from it, the check would follow its errors.
     // Rounded: a second by the clock of a busy machine is a little more.
     let times = |every: u64| (span + every / 2) / every.max(1);
     times(SECOND).max(times(lease / 3)).max(1)

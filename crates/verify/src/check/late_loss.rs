@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use clinch::LOCAL_BITS;
+use clinch::store::LOCAL_BITS;
 
 use super::reach::covered;
 use super::{Figures, Hold, Index, Property, Violation};

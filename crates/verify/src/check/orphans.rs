@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use clinch::LOCAL_BITS;
+use clinch::store::LOCAL_BITS;
 
 use super::{Index, Property, Violation, op_name};
 use crate::history::{Acquire, Answer, Event, FORKED, Seen};

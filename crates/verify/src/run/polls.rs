@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use clinch::store::{LockView, PartyView};
-use clinch::{BootTime, Clinch, LOCAL_BITS};
+use clinch::store::{LOCAL_BITS, LockView, PartyView};
+use clinch::{BootTime, Clinch};
 
 use super::{Run, lock, nanos};
 use crate::history::{Event, Lag, Poll, Seen, now};

@@ -4,7 +4,8 @@
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs as _};
 use std::sync::{Mutex, PoisonError};
 
-use clinch::{Error, ErrorKind, Result, StoreUrl};
+use clinch::store::StoreUrl;
+use clinch::{Error, ErrorKind, Result};
 use clinch_testkit::proxy::{
     Direction, Flow, Link, Places, Proxy, Splitter, Then, http2, jute, mysql, resp,
     resp_with_places,

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use clinch::store::{
-    Claim, ClaimReply, Doubts, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
-    RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Admin, Claim, ClaimReply, Events, Evicted, Finding, Freshness, Hold, LockView, ReleaseReply,
+    RenewReply, Renewal, RequestId, Store, StoreInfo, Suspicions, Wakes,
 };
-use clinch::{Error, Name, RequestId, Result};
+use clinch::{Error, Name, Result};
 
 use crate::history::{Answer, Call, CallKind, Event, Recorder, now};
 
 /// A store whose claims, renewals, releases and withdrawals are recorded.
 #[derive(Debug)]
 pub(super) struct Tap {
-    pub(super) inner: Arc<dyn Store>,
+    pub(super) inner: Arc<dyn Admin>,
     pub(super) recorder: Recorder,
     pub(super) process: u32,
 }
@@ -97,8 +97,8 @@ impl Store for Tap {
         self.inner.wakes(claim)
     }
 
-    fn doubts(&self) -> Doubts {
-        self.inner.doubts()
+    fn suspicions(&self) -> Suspicions {
+        self.inner.suspicions()
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
@@ -154,6 +154,13 @@ impl Store for Tap {
         self.inner.check(name, seq).await
     }
 
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
+
+#[async_trait]
+impl Admin for Tap {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         self.inner.list(prefix).await
     }
@@ -172,13 +179,5 @@ impl Store for Tap {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         self.inner.doctor().await
-    }
-
-    fn operations(&self) -> u64 {
-        self.inner.operations()
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
     }
 }

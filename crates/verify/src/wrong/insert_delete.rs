@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clinch::{Error, ErrorKind, Result, StoreUrl};
+use clinch::store::StoreUrl;
+use clinch::{Error, ErrorKind, Result};
 use rusqlite::Connection;
 
 use super::{Oops, RawLock, Taken};

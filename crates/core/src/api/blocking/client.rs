@@ -1,17 +1,16 @@
 //! The blocking client.
 
-use super::{Election, Lock, MultiLock, RwLock, Semaphore, block_on};
+use super::{Election, Events, Lock, MultiLock, RwLock, Semaphore, block_on};
 use crate::store::{Evicted, Finding, Freshness, LockView, StoreInfo};
-use crate::{Owner, Result, Sequencer, Token};
+use crate::{ClientId, Clock, Owner, Result, Sequencer, Token};
 
 /// The blocking twin of [`Clinch`](crate::Clinch).
 ///
 /// ```
-/// # fn main() -> clinch_core::Result<()> {
-/// let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+/// let clinch = clinch::blocking::Clinch::memory();
 /// let both = clinch.all(["a", "b"]).acquire()?;
 /// assert_eq!(clinch.list("")?.len(), 2);
-/// # Ok(()) }
+/// # Ok::<_, clinch::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Clinch(crate::Clinch);
@@ -23,6 +22,11 @@ impl From<crate::Clinch> for Clinch {
 }
 
 impl Clinch {
+    /// A client of a private [memory store](crate::memory).
+    pub fn memory() -> Self {
+        Self(crate::Clinch::memory())
+    }
+
     /// A mutex.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock(self.0.lock(name))
@@ -33,7 +37,7 @@ impl Clinch {
         RwLock(self.0.rwlock(name))
     }
 
-    /// A semaphore with so many permits in all.
+    /// A semaphore with `limit` permits in all.
     pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
         Semaphore(self.0.semaphore(name, limit))
     }
@@ -62,12 +66,17 @@ impl Clinch {
         block_on(self.0.list(prefix))
     }
 
-    /// One name in full; `None` when nobody holds or waits.
+    /// One name in full; `None` if it has neither holders nor waiters.
     pub fn inspect(&self, name: &str) -> Result<Option<LockView>> {
         block_on(self.0.inspect(name))
     }
 
-    /// Whether the hold behind a sequencer is still current, by the store's word.
+    /// Events of names that start with `prefix`, from now on.
+    pub fn events(&self, prefix: &str) -> Result<Events> {
+        block_on(self.0.events(prefix)).map(Events)
+    }
+
+    /// Whether the hold behind a sequencer is still current, according to the store.
     pub fn check(&self, sequencer: &Sequencer) -> Result<Freshness> {
         block_on(self.0.check(sequencer))
     }
@@ -77,32 +86,32 @@ impl Clinch {
         block_on(self.0.evict(name, token))
     }
 
-    /// Settings of the store that would break a promise.
+    /// Settings of the store that would break a guarantee.
     pub fn doctor(&self) -> Result<Vec<Finding>> {
         block_on(self.0.doctor())
     }
 
-    /// What the store is, can and promises.
+    /// The store's capabilities, limits and guarantees.
     pub fn info(&self) -> &StoreInfo {
         self.0.info()
     }
 
-    /// Releases everything and ends the session.
+    /// The clock that deadlines are read from.
+    pub fn clock(&self) -> &Clock {
+        self.0.clock()
+    }
+
+    /// This client's id.
+    pub fn client_id(&self) -> ClientId {
+        self.0.client_id()
+    }
+
+    /// Releases every hold, fails every wait, and ends the session.
     pub fn close(&self) -> Result<()> {
         block_on(self.0.close())
     }
 
     /// The async client.
-    ///
-    /// ```
-    /// # fn main() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
-    /// use clinch_core::blocking::block_on;
-    /// let mut events = block_on(clinch.as_async().events(""))?; // has no blocking twin
-    /// let guard = clinch.lock("a").acquire()?;
-    /// assert_eq!(block_on(events.next()).unwrap().token, Some(guard.token()));
-    /// # Ok(()) }
-    /// ```
     pub fn as_async(&self) -> &crate::Clinch {
         &self.0
     }

@@ -6,37 +6,38 @@ use super::block_on;
 use crate::store::ReleaseReply;
 use crate::{LostReason, Name, Result};
 
-/// The blocking twin of [`Guard`](crate::Guard), which it derefs to: token, validity, sequencer and
-/// the rest are read there, with the same guarantees. It has been released when `drop` returns.
+/// The blocking twin of [`Guard`](crate::Guard), with the same guarantees. It derefs to that type for
+/// the token, the validity, the sequencer and so on. It has been released when `drop` returns.
+///
+/// There is no blocking `run`, because a running function cannot be stopped: check
+/// [`is_valid`](crate::Guard::is_valid) between the steps of the work.
 ///
 /// ```
-/// # fn main() -> clinch_core::Result<()> {
-/// let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+/// let clinch = clinch::blocking::Clinch::memory();
 /// let guard = clinch.lock("a").acquire()?;
 /// assert!(guard.is_valid());
 /// assert!(guard.release()?.was_held());
-/// # Ok(()) }
+/// # Ok::<_, clinch::Error>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct Guard(pub(super) crate::Guard);
 
 impl Guard {
-    /// Blocks until it is lost.
+    /// Blocks until the lock is lost.
     ///
     /// ```
-    /// # fn main() -> clinch_core::Result<()> {
-    /// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+    /// # let clinch = clinch::blocking::Clinch::memory();
     /// use std::time::Duration;
     /// let guard = clinch.lock("a").max_hold(Duration::from_millis(20)).acquire()?;
-    /// assert_eq!(guard.lost(), clinch_core::LostReason::MaxHold);
-    /// # Ok(()) }
+    /// assert_eq!(guard.lost(), clinch::LostReason::MaxHold);
+    /// # Ok::<_, clinch::Error>(())
     /// ```
     pub fn lost(&self) -> LostReason {
         block_on(self.0.lost())
     }
 
-    /// Gives it up and says whether it was still held.
+    /// Releases the lock, and reports whether it was still held.
     pub fn release(self) -> Result<ReleaseReply> {
         block_on(self.0.end())
     }
@@ -60,11 +61,10 @@ impl Drop for Guard {
 /// guarantees. All have been released when `drop` returns.
 ///
 /// ```
-/// # fn main() -> clinch_core::Result<()> {
-/// let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+/// let clinch = clinch::blocking::Clinch::memory();
 /// let both = clinch.all(["a", "b"]).acquire()?;
 /// assert!(both.is_valid() && both.guards().len() == 2);
-/// # Ok(()) }
+/// # Ok::<_, clinch::Error>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "the locks are released when the guard is dropped"]
@@ -76,13 +76,13 @@ impl MultiGuard {
         block_on(self.0.lost())
     }
 
-    /// Releases all and says of each whether it was still held.
+    /// Releases all, last name first. The replies are in the order of the names.
     pub fn release(self) -> Result<Vec<ReleaseReply>> {
-        self.0
-            .guards()
-            .iter()
-            .map(|guard| block_on(guard.end()))
-            .collect()
+        let guards = self.0.guards().iter().rev();
+        let replies: Result<Vec<_>> = guards.map(|guard| block_on(guard.end())).collect();
+        let mut replies = replies?;
+        replies.reverse();
+        Ok(replies)
     }
 }
 
@@ -100,8 +100,9 @@ impl Drop for MultiGuard {
     }
 }
 
-fn finish(guard: &crate::Guard) {
+/// Releases a guard that is dropped; does nothing after `release`.
+pub(super) fn finish(guard: &crate::Guard) {
     if let Err(error) = block_on(guard.end()) {
-        tracing::warn!(%error, "a release goes on in the background");
+        tracing::warn!(%error, "the release continues in the background");
     }
 }

@@ -10,24 +10,24 @@ thread_local! {
     static THREAD: OnceCell<Owner> = const { OnceCell::new() };
 }
 
-/// Passes the options on to the async twin, and waits for it.
-macro_rules! blocking_claims {
-    ($guard:ident) => {
-        /// How long the hold lives without renewal (30 s unless said).
+/// Passes the options to the async twin.
+macro_rules! blocking_options {
+    () => {
+        /// How long the hold lives without renewal; [`DEFAULT_LEASE`](crate::DEFAULT_LEASE) by default.
         #[must_use]
-        pub fn lease(self, lease: Duration) -> Self {
+        pub fn lease(self, lease: std::time::Duration) -> Self {
             Self(self.0.lease(lease))
         }
 
-        /// After an unclean end of this hold: the time during which nobody else is granted.
+        /// How long no other client is granted the name after an unclean end of this hold.
         #[must_use]
-        pub fn lock_delay(self, delay: Duration) -> Self {
+        pub fn lock_delay(self, delay: std::time::Duration) -> Self {
             Self(self.0.lock_delay(delay))
         }
 
         /// The longest time that one guard holds it.
         #[must_use]
-        pub fn max_hold(self, span: Duration) -> Self {
+        pub fn max_hold(self, span: std::time::Duration) -> Self {
             Self(self.0.max_hold(span))
         }
 
@@ -37,40 +37,44 @@ macro_rules! blocking_claims {
             Self(self.0.fair())
         }
 
-        /// A word for people, shown by `clinch list`.
+        /// A description for people, shown by `clinch list`.
         #[must_use]
         pub fn label(self, label: impl Into<std::sync::Arc<str>>) -> Self {
             Self(self.0.label(label))
         }
+    };
+}
+pub(super) use blocking_options;
 
-        /// Claims as this owner, which may enter again what it holds.
+/// The owner, and the three ways to acquire.
+macro_rules! blocking_claims {
+    ($guard:ident) => {
+        /// Claims as this owner, which may acquire again what it holds.
         ///
         /// ```
-        /// # fn main() -> clinch_core::Result<()> {
-        /// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+        /// # let clinch = clinch::blocking::Clinch::memory();
         /// let me = clinch.owner(); // can be handed to another thread
         /// let outer = clinch.lock("a").as_owner(&me).acquire()?;
         /// let inner = std::thread::scope(|threads| {
         ///     threads.spawn(|| clinch.lock("a").as_owner(&me).acquire()).join().unwrap()
         /// })?;
         /// assert_eq!(outer.token(), inner.token());
-        /// # Ok(()) }
+        /// # Ok::<_, clinch::Error>(())
         /// ```
         #[must_use]
         pub fn as_owner(self, owner: &Owner) -> Self {
             Self(self.0.as_owner(owner))
         }
 
-        /// Claims as the calling thread, which may enter again what it holds.
+        /// Claims as the calling thread, which may acquire again what it holds.
         ///
         /// ```
-        /// # fn main() -> clinch_core::Result<()> {
-        /// let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+        /// # let clinch = clinch::blocking::Clinch::memory();
         /// let lock = clinch.lock("a").as_thread();
         /// let outer = lock.acquire()?;
         /// let inner = lock.acquire()?;
         /// assert_eq!(outer.token(), inner.token());
-        /// # Ok(()) }
+        /// # Ok::<_, clinch::Error>(())
         /// ```
         #[must_use]
         pub fn as_thread(self) -> Self {
@@ -82,53 +86,53 @@ macro_rules! blocking_claims {
             block_on(self.0.acquire()).map($guard)
         }
 
-        /// Takes it if it is free now; `Ok(None)` says that it is definitely not held by this call.
+        /// Acquires it if it is free now; `Ok(None)` means that this call definitely does not hold it.
         pub fn try_acquire(&self) -> Result<Option<$guard>> {
             Ok(block_on(self.0.try_acquire())?.map($guard))
         }
 
-        /// Waits for so long; `Ok(None)` when it was not granted in time.
-        pub fn acquire_within(&self, span: Duration) -> Result<Option<$guard>> {
-            Ok(block_on(self.0.acquire_within(span))?.map($guard))
+        /// Waits at most `timeout`; `Ok(None)` if not granted by then.
+        pub fn acquire_within(&self, timeout: Duration) -> Result<Option<$guard>> {
+            Ok(block_on(self.0.acquire_within(timeout))?.map($guard))
         }
     };
 }
 
 /// The blocking twin of [`Lock`](crate::Lock): the same options, fairness and guarantees.
 ///
-/// A blocking call cannot be dropped half way; [`acquire_within`](Self::acquire_within) bounds it.
+/// A blocking call cannot be cancelled; [`acquire_within`](Self::acquire_within) bounds it.
 ///
 /// ```
-/// # fn main() -> clinch_core::Result<()> {
 /// use std::time::Duration;
-/// let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+/// let clinch = clinch::blocking::Clinch::memory();
 /// let guard = clinch.lock("a").lease(Duration::from_secs(5)).acquire()?;
 /// assert!(clinch.lock("a").acquire_within(Duration::from_millis(5))?.is_none());
-/// # Ok(()) }
+/// # Ok::<_, clinch::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Lock(pub(super) crate::Lock);
 
 impl Lock {
+    blocking_options!();
     blocking_claims!(Guard);
 }
 
 /// The blocking twin of [`MultiLock`](crate::MultiLock): the same options, fairness and guarantees.
 ///
-/// A blocking call cannot be dropped half way; [`acquire_within`](Self::acquire_within) bounds it.
+/// A blocking call cannot be cancelled; [`acquire_within`](Self::acquire_within) bounds it.
 ///
 /// ```
-/// # fn main() -> clinch_core::Result<()> {
-/// # let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+/// # let clinch = clinch::blocking::Clinch::memory();
 /// let both = clinch.all(["accounts/b", "accounts/a"]).acquire()?;
 /// assert_eq!(both.guards()[0].name().as_str(), "accounts/a"); // sorted
 /// assert!(clinch.lock("accounts/b").try_acquire()?.is_none());
-/// # Ok(()) }
+/// # Ok::<_, clinch::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct MultiLock(pub(super) crate::MultiLock);
 
 impl MultiLock {
+    blocking_options!();
     blocking_claims!(MultiGuard);
 }
 
@@ -136,12 +140,11 @@ impl MultiLock {
 /// blocking [`Lock`].
 ///
 /// ```
-/// # fn main() -> clinch_core::Result<()> {
-/// let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+/// let clinch = clinch::blocking::Clinch::memory();
 /// let config = clinch.rwlock("config");
 /// let reader = config.read().acquire()?;
 /// assert!(config.write().try_acquire()?.is_none());
-/// # Ok(()) }
+/// # Ok::<_, clinch::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct RwLock(pub(super) crate::RwLock);
@@ -158,23 +161,36 @@ impl RwLock {
     }
 }
 
-/// The blocking twin of [`Semaphore`](crate::Semaphore), with its fairness and guarantees; permits
-/// are claimed with a blocking [`Lock`].
+/// The blocking twin of [`Semaphore`](crate::Semaphore), with its fairness and guarantees.
 ///
 /// ```
-/// # fn main() -> clinch_core::Result<()> {
-/// let clinch = clinch_core::blocking::Clinch::from(clinch_core::Clinch::memory());
+/// let clinch = clinch::blocking::Clinch::memory();
 /// let workers = clinch.semaphore("workers", 2);
 /// let both = workers.permits(2).acquire()?;
-/// assert!(workers.permits(1).try_acquire()?.is_none());
-/// # Ok(()) }
+/// assert!(workers.try_acquire()?.is_none());
+/// # Ok::<_, clinch::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Semaphore(pub(super) crate::Semaphore);
 
 impl Semaphore {
-    /// So many permits at once.
+    /// Several permits at once.
     pub fn permits(&self, permits: u32) -> Lock {
         Lock(self.0.permits(permits))
+    }
+
+    /// Waits for one permit.
+    pub fn acquire(&self) -> Result<Guard> {
+        self.permits(1).acquire()
+    }
+
+    /// Acquires one permit if one is free now.
+    pub fn try_acquire(&self) -> Result<Option<Guard>> {
+        self.permits(1).try_acquire()
+    }
+
+    /// Waits at most `timeout` for one permit; `Ok(None)` if not granted by then.
+    pub fn acquire_within(&self, timeout: Duration) -> Result<Option<Guard>> {
+        self.permits(1).acquire_within(timeout)
     }
 }

@@ -1,21 +1,20 @@
 //! The same locks for synchronous code.
 //!
-//! Each type wraps its async twin and waits for it on the calling thread; no runtime is needed.
-//! A blocking guard that is dropped has been released when `drop` returns.
+//! Each type wraps its async twin and waits on the calling thread; no runtime is needed. A guard that
+//! is dropped has been released when `drop` returns.
 //!
 //! ```
-//! use clinch_core::blocking::Clinch;
-//! # fn main() -> clinch_core::Result<()> {
-//! let clinch = Clinch::from(clinch_core::Clinch::memory());
+//! let clinch = clinch::blocking::Clinch::memory();
 //! let guard = clinch.lock("orders/42").acquire()?;
 //! assert!(guard.is_valid());
 //! drop(guard);
 //! assert!(clinch.list("")?.is_empty());
-//! # Ok(()) }
+//! # Ok::<_, clinch::Error>(())
 //! ```
 
 mod client;
 mod election;
+mod events;
 mod guard;
 mod lock;
 
@@ -26,14 +25,15 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 pub use client::Clinch;
-pub use election::{Election, Leader};
+pub use election::{Election, Leader, Observer};
+pub use events::Events;
 pub use guard::{Guard, MultiGuard};
 pub use lock::{Lock, MultiLock, RwLock, Semaphore};
 
-/// Runs a future on this thread to its end.
+/// Runs a future to completion on this thread.
 ///
 /// ```
-/// assert_eq!(clinch_core::blocking::block_on(async { 1 + 1 }), 2);
+/// assert_eq!(clinch::blocking::block_on(async { 1 + 1 }), 2);
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);

@@ -1,4 +1,4 @@
-//! Leases, and the server's own lock, which the benchmark measures.
+//! Leases.
 
 use super::Header;
 
@@ -46,7 +46,7 @@ pub(crate) struct LeaseKeepAliveResponse {
     pub(crate) header: Option<Header>,
     #[prost(int64, tag = "2")]
     pub(crate) id: i64,
-    /// 0: there is no such lease.
+    /// 0: the lease does not exist.
     #[prost(int64, tag = "3")]
     pub(crate) ttl: i64,
 }
@@ -61,35 +61,7 @@ pub(crate) struct LeaseTimeToLiveRequest {
 pub(crate) struct LeaseTimeToLiveResponse {
     #[prost(message, optional, tag = "1")]
     pub(crate) header: Option<Header>,
-    /// Whole seconds left; below 0: there is no such lease.
+    /// Whole seconds left; negative: the lease does not exist.
     #[prost(int64, tag = "3")]
     pub(crate) ttl: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct LockRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(crate) name: Vec<u8>,
-    #[prost(int64, tag = "2")]
-    pub(crate) lease: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct LockResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(crate) key: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct UnlockRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(crate) key: Vec<u8>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
-pub(crate) struct UnlockResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
 }

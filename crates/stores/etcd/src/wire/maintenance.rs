@@ -1,4 +1,4 @@
-//! Logging in, and what the doctor asks.
+//! Login, and the state of the cluster for the doctor.
 
 use super::Header;
 
@@ -27,7 +27,7 @@ pub(crate) struct StatusResponse {
     pub(crate) version: String,
     #[prost(int64, tag = "3")]
     pub(crate) db_size: i64,
-    /// 0: this member knows of no leader.
+    /// 0: this member has no leader.
     #[prost(uint64, tag = "4")]
     pub(crate) leader: u64,
     #[prost(string, repeated, tag = "8")]
@@ -38,7 +38,7 @@ pub(crate) struct StatusResponse {
     pub(crate) is_learner: bool,
 }
 
-/// Asks for the alarms that are raised.
+/// Requests the active alarms.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub(crate) struct AlarmRequest {}
 

@@ -1,5 +1,9 @@
-//! What the tests of faults share.
-#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
+//! Helpers that the test programs share.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test program uses a part of it"
+)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,7 +16,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{OpenContext, Store};
+use clinch_core::store::{Admin, OpenContext};
 use clinch_core::{Clinch, Guard, Result, StoreUrl};
 use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, pass, renewal};
@@ -20,24 +24,24 @@ use clinch_testkit::proxy::{Proxy, http2};
 use clinch_testkit::servers::Etcd;
 use clinch_testkit::wait::eventually;
 
-/// How long claims go on while an election is under way on a busy machine.
-const PATIENT: Duration = Duration::from_secs(120);
+/// How long claims are retried during an election on a busy machine.
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(120);
 
 /// The stores of this crate.
 pub(crate) struct Ours;
 
 impl Opens for Ours {
-    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_etcd::open(url, context).await
     }
 }
 
 pub(crate) type Client = clients::Client<Ours>;
 
-/// A whole client that is patient, without hand-over inside the process.
+/// A complete client that retries for long, without hand-over inside the process.
 pub(crate) async fn clinch(url: &str) -> Clinch {
     let builder = Client::whole_in(url, "clinch").await.unwrap();
-    builder.patience(PATIENT).build()
+    builder.patience(UNREACHABLE_AFTER).build()
 }
 
 /// A proxy that counts replies.
@@ -46,12 +50,12 @@ pub(crate) async fn proxy(server: &Etcd) -> Proxy {
     Proxy::with_splitter(address, http2()).await.unwrap()
 }
 
-/// The URL through the proxy; replies are waited for half a second.
+/// The URL through the proxy, with a timeout of half a second.
 pub(crate) fn through(proxy: &Proxy) -> String {
     format!("etcd://{}/?timeout=500ms", proxy.addr())
 }
 
-/// The name has so many holders and waiters.
+/// Waits until the name has this number of holders and waiters.
 pub(crate) async fn until(by: &Clinch, name: &str, holders: usize, waiters: usize) {
     eventually(
         &format!("{holders} holders, {waiters} waiters"),
@@ -63,7 +67,7 @@ pub(crate) async fn until(by: &Clinch, name: &str, holders: usize, waiters: usiz
     .await;
 }
 
-/// It stays held for this long.
+/// Asserts that the lock stays held for this long.
 pub(crate) async fn is_kept(guard: &Guard, span: Duration) {
     let lost = tokio::select! {
         reason = guard.lost() => Some(reason),

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use clinch_core::store::{OpenContext, Store};
+use clinch_core::store::{Admin, OpenContext};
 use clinch_core::{Clinch, Result, StoreUrl};
 use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, pass, renewal};
@@ -22,7 +22,7 @@ use clinch_testkit::servers::MariaDb;
 pub(crate) struct Ours;
 
 impl Opens for Ours {
-    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_mysql::open(url, context).await
     }
 }
@@ -47,7 +47,7 @@ pub(crate) fn through(proxy: &Proxy) -> String {
     )
 }
 
-/// Nobody holds, waits or is delayed.
+/// No client holds, waits or is delayed.
 pub(crate) async fn all_free(server: &MariaDb) {
     Client::at(server).await.all_free().await;
 }

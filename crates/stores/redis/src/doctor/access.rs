@@ -1,4 +1,4 @@
-//! What the user may do.
+//! The rights of the user.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use clinch_core::store::{Finding, Severity};
 use redis::Value;
 
 use super::{finding, text};
-use crate::config::{Config, Topology};
+use crate::config::Config;
+use crate::connection::{Live, Session};
 use crate::keys::Keys;
-use crate::session::{Live, Session};
 
-/// What scripts call and we send, each with arguments that are ours: a key or a channel of the
-/// namespace stands for `K` and `C`.
+/// The commands that are sent and that scripts call; `K` and `C` stand for a key and a channel of the
+/// namespace.
 const COMMANDS: &[&str] = &[
     "EVALSHA 0000000000000000000000000000000000000000 1 K",
     "EVAL return 1 K",
@@ -25,9 +25,9 @@ const COMMANDS: &[&str] = &[
 ];
 /// Without these, waiters poll.
 const WAKES: &[&str] = &["SUBSCRIBE C", "UNSUBSCRIBE C", "PUBLISH C m"];
-/// What a cluster needs more.
+/// In addition on a cluster.
 const CLUSTER: &[&str] = &["CLUSTER SLOTS", "CLUSTER NODES", "ASKING"];
-/// There, without these; the channels of a name begin with its key.
+/// On a cluster, without these, waiters poll; the channels of a name begin with its key.
 const CLUSTER_WAKES: &[&str] = &["SSUBSCRIBE K", "SUNSUBSCRIBE K", "SPUBLISH K m"];
 
 pub(super) async fn examine(
@@ -42,7 +42,7 @@ pub(super) async fn examine(
         finding(
             Severity::Warning,
             "access",
-            format!("{to}: what this user may do could not be looked at"),
+            format!("{to}: the rights of this user could not be checked"),
             "allow +acl|whoami and +acl|dryrun, which Redis 7 has, or compare with \
              docs/stores/redis.md",
         )
@@ -81,7 +81,7 @@ async fn look(
         needed.push("WAIT 1 1");
     }
     let mut wakes = WAKES.to_vec();
-    if let Topology::Cluster(_) = config.topology {
+    if config.deployment.is_cluster() {
         needed.extend(CLUSTER);
         wakes.extend(CLUSTER_WAKES);
     }
@@ -90,14 +90,14 @@ async fn look(
             missing.extend(command.split(' ').next());
         }
     }
-    let mut unheard = Vec::new();
+    let mut silent = Vec::new();
     for command in wakes {
         if !allowed(command).await? {
-            unheard.extend(command.split(' ').next());
+            silent.extend(command.split(' ').next());
         }
     }
     let needs = "the user needs the commands and channels of docs/stores/redis.md";
-    Some(match (missing.is_empty(), unheard.is_empty()) {
+    Some(match (missing.is_empty(), silent.is_empty()) {
         (true, true) => finding(
             Severity::Ok,
             "access",
@@ -109,7 +109,7 @@ async fn look(
             "access",
             format!(
                 "{to}: the user {user} may not {}, so waiters poll",
-                unheard.join(", ")
+                silent.join(", ")
             ),
             needs,
         ),

@@ -5,7 +5,7 @@ use clinch_core::store::{Finding, Severity};
 use super::{Look, finding};
 use crate::config::Config;
 
-/// Messages of a few hundred bytes gather here while a client is slow.
+/// Messages of a few hundred bytes are buffered while a client is slow.
 const SMALL_BUFFER: u64 = 256 * 1024;
 
 pub(super) fn examine(look: &Look, config: &Config) -> Vec<Finding> {
@@ -128,7 +128,7 @@ fn enough_replicas(look: &Look) -> Option<Finding> {
     })
 }
 
-/// A connection that listens is spared, and ours does unless channels are denied to it.
+/// A connection with a subscription is spared, and ours has one unless channels are denied.
 fn idle(look: &Look) -> Option<Finding> {
     let seconds = look.number("timeout").filter(|seconds| *seconds > 0)?;
     Some(finding(

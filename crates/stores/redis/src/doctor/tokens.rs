@@ -1,4 +1,4 @@
-//! Whether the highest number can be kept, which makes tokens rise after a clock that was ahead is set right.
+//! Whether the highest number can be stored; it keeps tokens rising after a clock that was ahead is corrected.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use clinch_core::Name;
 use clinch_core::store::{Finding, Severity};
 
 use super::finding;
-use crate::config::{Config, Topology};
+use crate::config::Config;
+use crate::connection::{Live, Session};
 use crate::keys::Keys;
-use crate::session::{Live, Session};
 
-/// Tries it: locks work without, so nobody else would tell. Only what is denied is told here.
+/// Tries it: locks work without, so nothing else would reveal it. A finding only if it is denied.
 pub(super) async fn examine(
     session: &Arc<Session>,
     live: &Live,
     config: &Config,
     keys: &Keys,
 ) -> Option<Finding> {
-    let key = match config.topology {
+    let key = match config.deployment.is_cluster() {
         // One for each slot; a server that does not have this slot checks the rights first.
-        Topology::Cluster(_) => keys.highest_beside(&keys.state(&Name::new("doctor").ok()?)),
-        _ => keys.highest.clone(),
+        true => keys.highest_beside(&keys.state(&Name::new("doctor").ok()?)),
+        false => keys.highest.clone(),
     };
     let (mut get, mut set) = (redis::cmd("GET"), redis::cmd("SET"));
     get.arg(&key);
-    // Nothing is changed where there is a number, and no number is below 0.
+    // It changes nothing if there is a number, and no number is below 0.
     set.arg(&key).arg(0).arg("NX");
     for (verb, command) in [("GET", get), ("SET", set)] {
         let tried = session.query(live, &command).await;

@@ -1,4 +1,4 @@
--- What the layouts of other libraries share: it comes before each of their scripts.
+-- Shared by the layouts of other libraries: precedes each of their scripts.
 
 local call, pcall = redis.call, redis.pcall
 local operation, remember, moment = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -7,24 +7,24 @@ local operation, remember, moment = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000) - 1577836800000
 
--- Ends that are remembered of one lock in any case. Each is a letter, until when it must be kept (14
--- digits), and the owner.
+-- The ends that a lock remembers in any case. Each is a letter, until when it must be kept (14 digits), and
+-- the owner.
 local MOST = 32
 
--- How this owner's claim ended, if it is known to have.
+-- How this owner's claim ended, if that is remembered.
 local function ended(list, owner)
   for _, entry in ipairs(call('LRANGE', list, 0, -1)) do
     if string.sub(entry, 16) == owner then return string.sub(entry, 1, 1) end
   end
 end
 
--- Remembers an end, so that a copy of the claim that is still under way is refused, and a repeated
--- release has the same answer. It comes after the key was deleted: a server that is out of memory lets
--- a script go on once it has written, and so a lock can always be given up.
+-- Remembers an end, so that a late copy of the claim is refused, and a repeated release has the same
+-- reply. It comes after the key was deleted: a server that is out of memory lets a script go on once it has
+-- written, so a lock can always be released.
 --
--- A copy of the claim that had no reply may be applied until `moment`: until then its end is kept, however
--- many others end. Who evicts knows no such moment, only until when a copy of its own could be applied: that,
--- or a minute, which is enough for holders with a timeout below half of it (src/ledger.rs).
+-- A copy of the claim without a reply may be applied until `moment`: until then its end is kept, however many
+-- others end. An eviction has only the time until which a copy of the evictor's own claims could be applied:
+-- that, or a minute, which is enough for holders with a timeout below 30 s (src/ledger.rs).
 local function note(list, how, owner)
   local moment = how == 'e' and math.max(moment, now + 60000) or moment
   call('LPUSH', list, how .. string.format('%014d', moment) .. owner)
@@ -35,12 +35,12 @@ local function note(list, how, owner)
   if call('PTTL', list) < longest then call('PEXPIRE', list, longest) end
 end
 
--- Keeps an end that is known already.
+-- Keeps an end that is remembered already.
 local function keep(list, how, owner)
   if moment > now then note(list, how, owner) end
 end
 
--- What is there instead of a lock of this kind.
+-- The reply for a key that is not a lock of this layout.
 local function clash(key)
   local kind = call('TYPE', key).ok
   local reply = { 'clash', kind }

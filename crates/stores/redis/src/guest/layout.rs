@@ -1,17 +1,17 @@
-//! What differs between the layouts: keys, owners, channels, and what a foreign key looks like.
+//! Differences between the layouts: keys, owners, channels, and errors for foreign keys.
 
 use std::sync::LazyLock;
 
 use clinch_core::store::PartyView;
 use clinch_core::{ClientId, ClientInfo, Error, ErrorKind, Name, RequestId};
+use clinch_kit::hash::fnv1a;
 
 use super::{plain, redisson};
-use crate::config;
 use crate::scripts::Script;
 
-/// Whose locks these are.
+/// The library whose locks these are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(crate) enum Layout {
     /// Strings, as redis-py, redsync and node-redlock keep them.
     Plain,
     /// Redisson's `RLock`.
@@ -19,15 +19,6 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// The layout of a URL, if it is a guest's.
-    pub(super) fn of(layout: config::Layout) -> Option<Self> {
-        match layout {
-            config::Layout::Clinch => None,
-            config::Layout::Plain => Some(Self::Plain),
-            config::Layout::Redisson => Some(Self::Redisson),
-        }
-    }
-
     pub(super) fn script(self) -> &'static LazyLock<Script> {
         match self {
             Self::Plain => &plain::SCRIPT,
@@ -35,8 +26,7 @@ impl Layout {
         }
     }
 
-    /// The keys of a lock: its own first. It is the name and nothing else, because that is what the
-    /// other library uses.
+    /// The keys of a lock, its own first. That is the name and nothing else, as in the other library.
     pub(super) fn keys(self, name: &Name) -> Vec<String> {
         let mut keys = vec![name.to_string(), format!("clinch:ended:{name}")];
         if self == Self::Redisson {
@@ -45,7 +35,7 @@ impl Layout {
         keys
     }
 
-    /// Where wake-ups of a lock are published, if they are.
+    /// The channel on which releases of a lock are published, if any.
     pub(super) fn channel(self, name: &Name) -> Option<String> {
         match self {
             Self::Plain => None,
@@ -53,7 +43,7 @@ impl Layout {
         }
     }
 
-    /// The text that says who holds: one for each claim, always the same for it.
+    /// The owner of a claim as text: unique, and the same each time.
     pub(super) fn owner(self, request: RequestId, me: &ClientInfo) -> String {
         match self {
             Self::Plain => plain::owner(request, me),
@@ -61,7 +51,7 @@ impl Layout {
         }
     }
 
-    /// What is to be told of the holder with this text.
+    /// Describes the holder with this text.
     pub(super) fn describe(self, owner: &str, count: &str, party: &mut PartyView) {
         match self {
             Self::Plain => plain::describe(owner, party),
@@ -69,7 +59,7 @@ impl Layout {
         }
     }
 
-    /// The error for a key that is no lock of this layout.
+    /// The error for a key that is not a lock of this layout.
     pub(super) fn clash(self, name: &Name, kind: &str, fields: &[String]) -> Error {
         let (found, advice) = match kind {
             "string" => (
@@ -77,8 +67,8 @@ impl Layout {
                 "use layout=plain for it, or another name",
             ),
             "fair" => (
-                "a fair lock of Redisson, which others wait for in its queue",
-                "use another name: a guest cannot stand in that queue",
+                "a fair lock of Redisson, with clients in its queue",
+                "use another name: a guest cannot join that queue",
             ),
             "hash" if fields.iter().any(|field| field == "mode") => (
                 "a read-write lock of Redisson",
@@ -103,15 +93,11 @@ impl Layout {
     }
 }
 
-/// The number of a hold, for the engine to match it by: derived from the owner's text, so that every
-/// client gives the same one to the same hold. It does not rise, and fences nothing.
+/// The number of a hold, for the engine to match it by: a hash of the owner's text, so that every client
+/// computes the same one. It does not rise, and is no fencing token.
 pub(super) fn seq(owner: &str) -> u64 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in owner.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
     // Tokens have 51 bits for it.
-    (mix(hash) >> 13).max(1)
+    (mix(fnv1a(owner.bytes())) >> 13).max(1)
 }
 
 /// Scatters the bits of a number; different numbers stay different.
@@ -122,8 +108,8 @@ pub(super) fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Nobody that we know of.
-pub(super) fn nobody() -> ClientId {
+/// The id of a client that is not known.
+pub(super) fn unknown_client() -> ClientId {
     ClientId::from_u64(0)
 }
 
@@ -142,17 +128,17 @@ mod tests {
     #[test]
     fn a_clash_says_which_layout_is_there() {
         let name = Name::new("a").unwrap();
-        let said = |layout: Layout, kind, field: &str| {
+        let message = |layout: Layout, kind, field: &str| {
             let error = layout.clash(&name, kind, &[field.to_owned()]);
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             format!("{error}; {}", error.advice().unwrap())
         };
-        assert!(said(Layout::Redisson, "string", "").contains("layout=plain"));
+        assert!(message(Layout::Redisson, "string", "").contains("layout=plain"));
         let field = "285475da-9152-4c83-822a-67ee2f116a79:52";
-        assert!(said(Layout::Plain, "hash", field).contains("layout=redisson"));
-        assert!(said(Layout::Redisson, "hash", "mode").contains("read-write lock"));
-        assert!(said(Layout::Plain, "hash", "a").contains("no lock at all"));
-        assert!(said(Layout::Plain, "list", "").contains("no lock at all"));
+        assert!(message(Layout::Plain, "hash", field).contains("layout=redisson"));
+        assert!(message(Layout::Redisson, "hash", "mode").contains("read-write lock"));
+        assert!(message(Layout::Plain, "hash", "a").contains("no lock at all"));
+        assert!(message(Layout::Plain, "list", "").contains("no lock at all"));
     }
 
     #[test]

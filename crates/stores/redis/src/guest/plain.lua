@@ -1,11 +1,11 @@
 -- String locks, as redis-py, redsync and node-redlock keep them: SET NX PX, with the owner's text as
 -- the value. One operation on any number of locks; the replies come in their order.
 --
--- KEYS: for each lock its key and the list of those that ended. ARGV: the operation, for how long (ms)
--- to remember an end, until when a claim may be applied or an end must be kept, and for each lock the owner's
--- text and the lease in ms.
+-- KEYS: for each lock its key and the list of ended claims. ARGV: the operation, how long to remember an end
+-- (ms), until when a claim may be applied or an end must be kept, and for each lock the owner's text and the
+-- lease in ms.
 
--- A key of another kind is nobody's value here.
+-- False for a key of another type.
 local function is_held(key, owner)
   return pcall('GET', key) == owner
 end
@@ -22,7 +22,7 @@ function steps.claim(key, list, owner, lease)
   if call('SET', key, owner, 'NX', 'PX', lease) then return { 'granted' } end
   if call('TYPE', key).ok ~= 'string' then return clash(key) end
   if call('GET', key) == owner then
-    -- The reply to the first one was lost; it counts as a renewal.
+    -- A repeated claim, whose first reply was lost: a renewal.
     call('PEXPIRE', key, lease)
     return { 'granted' }
   end
@@ -56,7 +56,7 @@ function steps.withdraw(key, list, owner)
   return { 'held' }
 end
 
--- Without an owner's text, whoever holds it.
+-- Without an owner's text: any holder.
 function steps.evict(key, list, owner)
   local kind = call('TYPE', key).ok
   if kind == 'none' then return { 'none' } end

@@ -14,15 +14,15 @@ pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
-/// What stands between the id of a claim and the process that made it.
+/// Separates the id of a claim from its process.
 const MARK: &str = ":clinch:";
 
-/// The value of a claim: 32 digits that nobody else has, and for people where it comes from.
+/// The value of a claim: 32 unique digits, then the process, for people.
 pub(super) fn owner(request: RequestId, me: &ClientInfo) -> String {
     format!("{request}{MARK}{}:{}", me.pid, me.host)
 }
 
-/// Tells where a value comes from, if it is one of ours.
+/// Describes the process of a value, if it is one of ours.
 pub(super) fn describe(owner: &str, party: &mut PartyView) {
     let Some((request, process)) = owner.split_once(MARK) else {
         return;

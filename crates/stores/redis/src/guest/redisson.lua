@@ -1,26 +1,26 @@
--- Redisson's RLock: a hash with one field, the owner, and how often it has entered. One operation on
--- any number of locks; the replies come in their order.
+-- Redisson's RLock: a hash with one field, the owner, and its reentrant count. One operation on any number of
+-- locks; the replies come in their order.
 --
--- KEYS: for each lock its key, the list of those that ended and the queue of a fair lock of that name.
--- ARGV: the operation, for how long (ms) to remember an end, until when a claim may be applied or an end must
--- be kept, and for each lock the owner's field, the lease in ms and the channel of wake-ups.
+-- KEYS: for each lock its key, the list of ended claims and the queue of a fair lock of that name. ARGV: the
+-- operation, how long to remember an end (ms), until when a claim may be applied or an end must be kept, and for
+-- each lock the owner's field, the lease in ms and the channel of releases.
 
 -- A hash with a mode is a read-write lock.
 local function is_lock(key)
   return call('TYPE', key).ok == 'hash' and call('HEXISTS', key, 'mode') == 0
 end
 
--- A key of another kind is nobody's lock here.
+-- False for a key of another type.
 local function is_held(key, owner)
   return pcall('HEXISTS', key, owner) == 1
 end
 
--- Frees the lock and wakes whoever waits for it. A user who may not publish still frees it, but then
--- the others sleep until the time they were told.
+-- Frees the lock and publishes it. A user who may not publish still frees it, but then waiters sleep until
+-- the end of the lease.
 local function free(key, channel)
   call('DEL', key)
-  local heard = pcall('PUBLISH', channel, '0')
-  return type(heard) == 'number'
+  local published = pcall('PUBLISH', channel, '0')
+  return type(published) == 'number'
 end
 
 local steps = {}
@@ -40,7 +40,7 @@ function steps.claim(key, list, queue, owner, lease)
   end
   if not is_lock(key) then return clash(key) end
   if call('HEXISTS', key, owner) == 1 then
-    -- The reply to the first one was lost; it counts as a renewal, and not as one more entry.
+    -- A repeated claim, whose first reply was lost: a renewal, and not one more entry.
     call('PEXPIRE', key, lease)
     return { 'granted' }
   end
@@ -57,9 +57,9 @@ end
 
 function steps.release(key, list, _, owner, _, channel)
   if is_held(key, owner) then
-    local heard = free(key, channel)
+    local published = free(key, channel)
     note(list, 'r', owner)
-    return { heard and 'held' or 'unheard' }
+    return { published and 'held' or 'unpublished' }
   end
   local how = ended(list, owner)
   if how then keep(list, how, owner) else note(list, 'f', owner) end
@@ -74,7 +74,7 @@ function steps.withdraw(key, list, _, owner, _, channel)
   return { 'held' }
 end
 
--- Without an owner's field, whoever holds it.
+-- Without an owner's field: any holder.
 function steps.evict(key, list, _, owner, _, channel)
   if call('EXISTS', key) == 0 then return { 'none' } end
   if not is_lock(key) then return clash(key) end

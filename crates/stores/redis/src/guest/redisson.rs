@@ -1,4 +1,4 @@
-//! Redisson's `RLock`: a hash at the name, with the field `UUID:THREAD` and how often it has entered.
+//! Redisson's `RLock`: a hash at the name, with the field `UUID:THREAD` and its reentrant count.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
-/// The channel on which a release is told.
+/// The channel on which a release is published.
 pub(super) fn channel(name: &Name) -> String {
     prefixed("redisson_lock__channel", name)
 }
@@ -25,11 +25,11 @@ pub(super) fn queue(name: &Name) -> String {
     prefixed("redisson_lock_queue", name)
 }
 
-/// How Redisson puts a word before a name: a name with a brace has its own hash tag.
-fn prefixed(word: &str, name: &Name) -> String {
+/// How Redisson adds a prefix to a name: a name with a brace has its own hash tag.
+fn prefixed(prefix: &str, name: &Name) -> String {
     match name.as_str().contains('{') {
-        true => format!("{word}:{name}"),
-        false => format!("{word}:{{{name}}}"),
+        true => format!("{prefix}:{name}"),
+        false => format!("{prefix}:{{{name}}}"),
     }
 }
 
@@ -41,7 +41,7 @@ pub(super) fn owner(request: RequestId) -> String {
     let id = random & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
     let hex = format!("{id:032x}");
     let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
-    // Threads are numbered by a signed number.
+    // Thread ids are signed.
     let thread = request.as_u128() & u128::from(i64::MAX.unsigned_abs());
     format!(
         "{}-{}-{}-{}-{}:{thread}",
@@ -53,7 +53,7 @@ pub(super) fn owner(request: RequestId) -> String {
     )
 }
 
-/// Whether a field of a hash looks like a holder of Redisson's.
+/// Whether a field of a hash looks like an owner of Redisson.
 pub(super) fn is_owner(field: &str) -> bool {
     let Some((id, thread)) = field.split_once(':') else {
         return false;
@@ -62,7 +62,7 @@ pub(super) fn is_owner(field: &str) -> bool {
     id.len() == 36 && id.bytes().all(hex) && thread.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Tells how often the holder has entered.
+/// Adds the reentrant count of the holder.
 pub(super) fn describe(count: &str, party: &mut PartyView) {
     if count != "1" {
         party.label = Some(format!("entered {count} times").into());

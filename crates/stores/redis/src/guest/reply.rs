@@ -1,36 +1,36 @@
-//! What the scripts answer.
+//! Replies of the scripts.
 
 use std::time::Duration;
 
 use clinch_core::store::LostReason;
 use redis::Value;
 
-/// One reply: a word and what belongs to it.
+/// One reply: its kind, then its fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
     Granted,
-    /// Somebody else has it, for so long; without end if there is none.
+    /// Another client has it, for this time; `None` if without a lease.
     Taken(Option<Duration>),
-    /// The claim came too late to be applied as a new one; the server's time.
+    /// The claim arrived too late to be applied as a new one; the server's time.
     Late(u64),
     /// The claim has ended before.
     Gone(LostReason),
     Held,
-    /// It is freed, but this user may not tell those who wait.
-    Unheard,
+    /// It is free, but this user may not publish the release.
+    Unpublished,
     Lost(LostReason),
     /// This one was evicted.
     Evicted(String),
-    /// Nobody has it.
+    /// It is not held.
     None,
-    /// Who has it, how often, and for how long.
+    /// Its lease, and the holders with their counts.
     Holder(Option<Duration>, Vec<(String, String)>),
     /// The key is something else: its type and, of a hash, its fields.
     Clash(String, Vec<String>),
 }
 
 impl Reply {
-    /// Reads the replies to one call, in order; `None` when they are not those of our script.
+    /// Reads the replies to one call, in order; `None` if they are not those of our script.
     pub(super) fn read(value: Value) -> Option<Vec<Self>> {
         let Value::Array(replies) = value else {
             return None;
@@ -43,15 +43,15 @@ impl Reply {
             return None;
         };
         let mut parts = parts.into_iter().map(part);
-        let word = parts.next()??;
+        let kind = parts.next()??;
         let mut next = || parts.next().flatten();
-        Some(match word.as_str() {
+        Some(match kind.as_str() {
             "granted" => Self::Granted,
             "taken" => Self::Taken(left(&next()?)?),
             "late" => Self::Late(next()?.parse().ok()?),
             "gone" => Self::Gone(reason(&next()?)?),
             "held" => Self::Held,
-            "unheard" => Self::Unheard,
+            "unpublished" => Self::Unpublished,
             "lost" => Self::Lost(reason(&next()?)?),
             "evicted" => Self::Evicted(next()?),
             "none" => Self::None,
@@ -79,7 +79,7 @@ fn part(value: Value) -> Option<String> {
     }
 }
 
-/// What `PTTL` said; a key that went away in the same moment has nothing left.
+/// The reply to `PTTL`; a key that has just ended has nothing left.
 fn left(pttl: &str) -> Option<Option<Duration>> {
     Some(match pttl.parse::<i64>().ok()? {
         -1 => None,

@@ -1,4 +1,4 @@
-//! The store of a guest.
+//! `GuestStore`: a guest in the locks of another library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,32 +6,27 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::store::{
-    Busy, Capabilities, Claim, ClaimReply, Events, Evicted, Finding, Floor, Freshness, Grant,
-    Guarantees, Hold, Limits, LockView, LostReason, OpenContext, PartyView, Queued, ReleaseReply,
-    RenewReply, Renewal, Store, StoreInfo, Wakes,
+    Busy, Capability, Claim, ClaimReply, Freshness, Grant, Hold, LostReason, OpenContext,
+    PartyView, Queued, ReleaseReply, RenewReply, Renewal, Store, StoreInfo, Suspicions, Wakes,
 };
-use clinch_core::{
-    ClientInfo, Error, ErrorKind, MAX_NAME, Name, OwnerId, RequestId, Result, keeper,
-};
+use clinch_core::{ClientInfo, Error, ErrorKind, Name, OwnerId, RequestId, Result, keeper};
 
-use super::layout::{Layout, mix, nobody, seq};
+use super::layout::{Layout, mix, seq, unknown_client};
 use super::reply::Reply;
-use super::rooms;
-use crate::config::{self, Config, Topology};
-use crate::doctor;
-use crate::error::strange;
-use crate::floor::ScriptFloor;
+use super::waiters;
+use crate::config::{Config, Deployment, Topology};
+use crate::connection::{Servers, Session};
+use crate::error::unexpected;
+use crate::info;
 use crate::ledger::{Ledger, TRIES, too_late, window};
 use crate::record::millis;
 use crate::scripts::Call;
-use crate::servers::Servers;
-use crate::session::Session;
-use crate::wakes::Ears;
+use crate::wakes::PushRouter;
 
-/// The most locks in one call: they keep the server for well under a millisecond.
+/// The most locks in one call: they occupy the server for well under a millisecond.
 const MOST: usize = 100;
-/// How long a waiter of a string lock sleeps between two looks: nobody tells it of a release.
-const LOOK: std::ops::Range<u64> = 50..200;
+/// The pause of a waiter of a string lock between two attempts, in ms: releases are not published.
+const PAUSE: std::ops::Range<u64> = 50..200;
 
 /// A guest in the locks of another library, on one Redis.
 ///
@@ -41,25 +36,28 @@ const LOOK: std::ops::Range<u64> = 50..200;
 /// ```
 #[derive(Debug)]
 pub struct GuestStore {
-    info: StoreInfo,
+    pub(super) info: StoreInfo,
     layout: Layout,
     me: Arc<ClientInfo>,
-    config: Arc<Config>,
-    session: Arc<Session>,
-    servers: Servers,
-    ears: Arc<Ears>,
-    /// Looks so far, for their jitter.
-    looks: AtomicU64,
+    pub(super) config: Arc<Config>,
+    pub(super) session: Arc<Session>,
+    pub(super) servers: Servers,
+    pushes: Arc<PushRouter>,
+    /// Attempts so far, for the jitter.
+    attempts: AtomicU64,
     ledger: Ledger,
 }
 
 impl GuestStore {
-    /// Connects to the server and checks that locks can live there.
-    pub(crate) async fn connect(config: Arc<Config>, context: OpenContext) -> Result<Self> {
-        let (Some(layout), Some(scheme)) = (Layout::of(config.layout), scheme(&config)) else {
-            return Err(unsupported("this is no guest layout", "leave layout away"));
-        };
-        let Topology::One(address) = &config.topology else {
+    /// Connects to the server and checks that it can keep locks.
+    pub(crate) async fn connect(
+        config: Arc<Config>,
+        layout: Layout,
+        deployment: Deployment,
+        context: OpenContext,
+    ) -> Result<Self> {
+        let scheme = scheme(config.scheme, layout);
+        let Deployment::Single(Topology::One(address)) = deployment else {
             return Err(unsupported(
                 "a guest layout needs one server: the other libraries keep these locks there",
                 "use redis://, rediss:// or redis+unix:// with this layout",
@@ -71,8 +69,13 @@ impl GuestStore {
                 "leave durability or layout away",
             ));
         }
-        let ears = Ears::new(String::new(), String::new());
-        let session = Session::new(config.clone(), Box::new(address.clone()), ears.clone());
+        let pushes = PushRouter::new(String::new(), None);
+        let session = Session::new(
+            config.clone(),
+            Box::new(address),
+            pushes.clone(),
+            context.operations.clone(),
+        );
         let store = Self {
             info: Self::describe(scheme),
             layout,
@@ -80,8 +83,8 @@ impl GuestStore {
             servers: Servers::One(session.clone(), scheme),
             config,
             session,
-            ears,
-            looks: AtomicU64::new(0),
+            pushes,
+            attempts: AtomicU64::new(0),
             ledger: Ledger::default(),
         };
         let servers = store.servers.clone();
@@ -89,59 +92,27 @@ impl GuestStore {
         Ok(store)
     }
 
-    /// What the guest with this scheme and layout is, without opening it.
+    /// The properties of the guest with this scheme and layout, without opening it.
     ///
     /// ```
     /// let plain = clinch_redis::GuestStore::describe("redis?layout=plain");
     /// assert!(!plain.capabilities.queue && !plain.capabilities.list);
     /// ```
     pub fn describe(scheme: &'static str) -> StoreInfo {
-        StoreInfo {
-            scheme,
-            summary: match scheme.ends_with("redisson") {
-                true => "a guest in the locks (RLock) of Redisson on one Redis server",
-                false => "a guest in the string locks of redis-py, redsync and others on one Redis",
-            },
-            capabilities: Capabilities {
-                shared: false,
-                semaphores: false,
-                queue: false,
-                lock_delay: false,
-                tokens: false,
-                predecessor: false,
-                values: false,
-                list: false,
-                events: false,
-                evict: true,
-            },
-            guarantees: Guarantees {
-                scope: "processes that reach the server, with clinch or with the other library",
-                exclusion: "while the server keeps its data and its clock is not set forward",
-                token_order: "none: the layout has no tokens, so a late writer is not fenced off",
-                liveness: "a dead holder's lock is free after its lease; one that the other \
-                           library took without a lease stays until it is evicted",
-                clock: "the server's wall clock",
-            },
-            limits: Limits {
-                min_lease: Duration::from_millis(50),
-                max_lease: Duration::from_secs(7 * 86_400),
-                lease_step: Duration::from_millis(1),
-                max_name: MAX_NAME,
-            },
-        }
+        info::guest(scheme)
     }
 
     fn owner(&self, request: RequestId) -> String {
         self.layout.owner(request, &self.me)
     }
 
-    /// The owner's text of a hold; `None` when the number is not that of the request.
+    /// The owner's text of a hold; `None` if the number does not belong to the request.
     fn held_by(&self, hold: &Hold) -> Option<String> {
         Some(self.owner(hold.request)).filter(|owner| seq(owner) == hold.seq)
     }
 
-    /// One operation on these locks: name, owner and lease of each. `moment` says until when a claim may
-    /// be applied, or the end of one must be remembered.
+    /// One operation on these locks: name, owner and lease of each. Until `moment` a claim may be applied,
+    /// or its end must be remembered.
     async fn call(
         &self,
         operation: &str,
@@ -162,26 +133,17 @@ impl GuestStore {
             args.extend(self.layout.channel(name).map(String::into_bytes));
         }
         let call = Call {
-            script: self.layout.script(),
-            keys,
-            args,
-            run_at: None,
-            floor_at: None,
             wait: if wait { self.config.wait } else { 0 },
-            limit: None,
+            ..Call::new(self.layout.script(), keys, args)
         };
         let servers = self.servers.clone();
         let reply = keeper::run(async move { servers.call(call).await }).await;
-        let replies = reply.and_then(|value| {
-            Reply::read(value)
-                .filter(|replies| replies.len() == locks.len())
-                .ok_or_else(|| strange(self.info.scheme))
-        });
-        replies.map_err(|error| self.explain(error))
+        let replies = Reply::read(reply?).filter(|replies| replies.len() == locks.len());
+        replies.ok_or_else(|| unexpected(self.info.scheme))
     }
 
     /// One operation on one lock.
-    async fn one(
+    pub(super) async fn one(
         &self,
         operation: &str,
         moment: u64,
@@ -194,33 +156,29 @@ impl GuestStore {
         let wait = operation == "claim";
         let replies = self.call(operation, wait, moment, &[lock]).await?;
         match replies.into_iter().next() {
-            Some(Reply::Clash(kind, fields)) => {
-                Err(self.explain(self.layout.clash(name, &kind, &fields)))
-            }
+            Some(Reply::Clash(kind, fields)) => Err(self.layout.clash(name, &kind, &fields)),
             Some(reply) => Ok(reply),
-            None => Err(strange(self.info.scheme)),
+            None => Err(unexpected(self.info.scheme)),
         }
     }
 
-    fn explain(&self, error: Error) -> Error {
-        error.or_store(self.info.scheme)
-    }
-
-    /// Claims with the latest moment at which the server may do it, and again if it came too late.
+    /// Claims, with the latest time at which the server may apply it; again if it arrived too late.
     async fn claim_in_time(&self, claim: &Claim, owner: &str) -> Result<Reply> {
         let (request, lease) = (claim.request, claim.lease);
         let window = window(self.config.timeout, lease);
         for _ in 0..TRIES {
-            let latest = self.ledger.sent(request, self.session.clock.now(), window);
+            let latest = self
+                .ledger
+                .sent(request, self.session.clock().now(), window);
             let reply = self.one("claim", latest, &claim.name, owner, lease).await;
             let lost = reply.as_ref().is_err_and(Error::may_have_taken_effect);
             self.ledger.resolved(request, lost);
             match reply? {
-                Reply::Late(now) => self.session.clock.heard(now),
+                Reply::Late(now) => self.session.clock().update(now),
                 reply => return Ok(reply),
             }
         }
-        Err(self.explain(too_late()))
+        Err(too_late())
     }
 
     /// Releases or withdraws.
@@ -239,40 +197,22 @@ impl GuestStore {
         Ok(reply)
     }
 
-    /// When a waiter looks again.
-    fn next_look(&self, left: Option<Duration>) -> Option<Duration> {
+    /// When a waiter tries again.
+    fn next_attempt(&self, left: Option<Duration>) -> Option<Duration> {
         if self.layout == Layout::Redisson {
             return left;
         }
-        let look = self.looks.fetch_add(1, Ordering::Relaxed);
-        let random = mix(self.me.id.get() ^ look) % (LOOK.end - LOOK.start);
-        let pause = Duration::from_millis(LOOK.start + random);
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+        let random = mix(self.me.id.get() ^ attempt) % (PAUSE.end - PAUSE.start);
+        let pause = Duration::from_millis(PAUSE.start + random);
         Some(left.map_or(pause, |left| left.min(pause)))
     }
 
-    fn party(&self, owner: String, count: &str, left: Option<Duration>) -> PartyView {
-        let mut party = PartyView {
-            owner: OwnerId::new(owner.as_str()),
-            client: nobody(),
-            host: String::new(),
-            pid: 0,
-            label: None,
-            value: None,
-            units: 1,
-            token: None,
-            age: Duration::MAX,
-            lease_left: left.unwrap_or(Duration::MAX),
-        };
+    pub(super) fn party(&self, owner: String, count: &str, left: Option<Duration>) -> PartyView {
+        let mut party = PartyView::new(OwnerId::new(owner.as_str()), unknown_client());
+        party.lease_left = left.unwrap_or(Duration::MAX);
         self.layout.describe(&owner, count, &mut party);
         party
-    }
-
-    fn refuse<T>(&self, what: &str) -> Result<T> {
-        let text = format!("this layout has no {what}");
-        Err(self.explain(unsupported(
-            &text,
-            "leave layout away for locks of your own",
-        )))
     }
 }
 
@@ -285,26 +225,22 @@ impl Store for GuestStore {
     async fn claim(&self, claim: &Claim) -> Result<ClaimReply> {
         let owner = self.owner(claim.request);
         Ok(match self.claim_in_time(claim, &owner).await? {
-            Reply::Granted => ClaimReply::Granted(Grant {
-                seq: seq(&owner),
-                predecessor: None,
-            }),
-            Reply::Taken(left) if claim.queue => ClaimReply::Queued(Queued {
-                ahead: 0,
-                retry_after: self.next_look(left),
-                // Listening begins with a hint.
-                wakes_kept: true,
-            }),
-            Reply::Taken(retry_after) => ClaimReply::Busy(Busy { retry_after }),
+            Reply::Granted => ClaimReply::Granted(Grant::new(seq(&owner), None)),
+            Reply::Taken(left) if claim.queue => {
+                let queued = Queued::new(0, self.next_attempt(left));
+                // A subscription begins with a hint.
+                ClaimReply::Queued(queued.with_wakes_kept(true))
+            }
+            Reply::Taken(retry_after) => ClaimReply::Busy(Busy::new(retry_after)),
             Reply::Gone(reason) => ClaimReply::Gone(reason),
-            _ => return Err(strange(self.info.scheme)),
+            _ => return Err(unexpected(self.info.scheme)),
         })
     }
 
     fn wakes(&self, claim: &Claim) -> Wakes {
         match self.layout.channel(&claim.name) {
-            Some(channel) => rooms::listen(&self.ears, &self.session, channel),
-            // Nobody tells: the stream ends at once.
+            Some(channel) => waiters::listen(&self.pushes, &self.session, channel),
+            // Releases are not published: the stream ends at once.
             None => Wakes::channel().1,
         }
     }
@@ -312,7 +248,7 @@ impl Store for GuestStore {
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
         let owners: Vec<_> = renewals.iter().map(|r| self.held_by(&r.hold)).collect();
         let mut replies = vec![RenewReply::Lost(LostReason::Forgotten); renewals.len()];
-        // A number that is not that of its request was never granted.
+        // A number that does not belong to its request was never granted.
         let known: Vec<_> = renewals
             .iter()
             .zip(&owners)
@@ -334,10 +270,14 @@ impl Store for GuestStore {
                 *reply = match answer {
                     Reply::Held => RenewReply::Held,
                     Reply::Lost(reason) => RenewReply::Lost(reason),
-                    _ => return Err(strange(self.info.scheme)),
+                    _ => return Err(unexpected(self.info.scheme)),
                 };
             }
         }
+    }
+
+    fn suspicions(&self) -> Suspicions {
+        Suspicions::none()
     }
 
     async fn release(&self, hold: &Hold) -> Result<ReleaseReply> {
@@ -347,15 +287,15 @@ impl Store for GuestStore {
         let reply = self.end("release", hold.request, &hold.name, &owner);
         Ok(match reply.await? {
             Reply::Held => ReleaseReply::Released,
-            Reply::Unheard => {
+            Reply::Unpublished => {
                 tracing::warn!(
                     lock = %hold.name,
-                    "this user may not publish on the lock's channel: others sleep until its lease"
+                    "this user may not publish on the lock's channel: waiters sleep until the lease ends"
                 );
                 ReleaseReply::Released
             }
             Reply::Lost(reason) => ReleaseReply::WasLost(reason),
-            _ => return Err(strange(self.info.scheme)),
+            _ => return Err(unexpected(self.info.scheme)),
         })
     }
 
@@ -366,80 +306,11 @@ impl Store for GuestStore {
     }
 
     async fn check(&self, _name: &Name, _seq: u64) -> Result<Freshness> {
-        self.refuse("fencing tokens")
-    }
-
-    async fn list(&self, _prefix: &str) -> Result<Vec<LockView>> {
-        self.refuse("listing: locks and other keys look alike")
-    }
-
-    async fn inspect(&self, name: &Name) -> Result<Option<LockView>> {
-        let reply = self.one("view", 0, name, "", Duration::ZERO).await?;
-        let (left, holders) = match reply {
-            Reply::None => return Ok(None),
-            Reply::Holder(left, holders) => (left, holders),
-            _ => return Err(strange(self.info.scheme)),
-        };
-        let holders = holders.into_iter();
-        Ok(Some(LockView {
-            name: name.clone(),
-            limit: 1,
-            holders: holders
-                .map(|(owner, count)| self.party(owner, &count, left))
-                .collect(),
-            waiters: Vec::new(),
-            delayed: Vec::new(),
-        }))
-    }
-
-    async fn events(&self, _prefix: &str) -> Result<Events> {
-        self.refuse("events")
-    }
-
-    async fn evict(&self, name: &Name, number: Option<u64>) -> Result<Evicted> {
-        let owner = match number {
-            None => String::new(),
-            Some(number) => {
-                let view = self.inspect(name).await?;
-                let holders = view.map(|view| view.holders).unwrap_or_default();
-                let meant = |holder: &PartyView| seq(holder.owner.as_str()) == number;
-                match holders.into_iter().find(meant) {
-                    Some(holder) => holder.owner.to_string(),
-                    None => return Ok(Evicted::default()),
-                }
-            }
-        };
-        let longest = millis(window(self.config.timeout, Duration::MAX));
-        let keep = self.session.clock.now() + u64::from(longest);
-        let reply = self.one("evict", keep, name, &owner, Duration::ZERO);
-        match reply.await? {
-            Reply::Evicted(owner) => Ok(Evicted {
-                seqs: vec![seq(&owner)],
-                ..Evicted::default()
-            }),
-            Reply::None => Ok(Evicted::default()),
-            _ => Err(strange(self.info.scheme)),
-        }
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        let (servers, config) = (self.servers.clone(), self.config.clone());
-        keeper::run(async move { doctor::examine(&servers, &config, None).await })
-            .await
-            .map_err(|error| self.explain(error))
-    }
-
-    fn operations(&self) -> u64 {
-        self.session.commands()
-    }
-
-    async fn floor(&self) -> Result<Option<Box<dyn Floor>>> {
-        let floor = ScriptFloor::new(self.session.clone(), ScriptFloor::prefix(self.me.id));
-        Ok(Some(Box::new(floor)))
+        Err(missing(Capability::Tokens))
     }
 
     async fn close(&self) -> Result<()> {
-        self.ears.close();
+        self.pushes.close();
         self.session.reset();
         Ok(())
     }
@@ -447,26 +318,30 @@ impl Store for GuestStore {
 
 impl Drop for GuestStore {
     fn drop(&mut self) {
-        self.ears.close();
+        self.pushes.close();
     }
 }
 
-/// What the store is called: the scheme with the layout.
-fn scheme(config: &Config) -> Option<&'static str> {
-    use config::Layout::{Clinch, Plain, Redisson};
-    Some(match (config.scheme, config.layout) {
-        (_, Clinch) => return None,
-        ("rediss", Plain) => "rediss?layout=plain",
-        ("rediss", Redisson) => "rediss?layout=redisson",
-        ("redis+unix", Plain) => "redis+unix?layout=plain",
-        ("redis+unix", Redisson) => "redis+unix?layout=redisson",
-        (_, Plain) => "redis?layout=plain",
-        (_, Redisson) => "redis?layout=redisson",
-    })
+/// The name of the store: the scheme with the layout.
+fn scheme(scheme: &str, layout: Layout) -> &'static str {
+    match (scheme, layout) {
+        ("rediss", Layout::Plain) => "rediss?layout=plain",
+        ("rediss", Layout::Redisson) => "rediss?layout=redisson",
+        ("redis+unix", Layout::Plain) => "redis+unix?layout=plain",
+        ("redis+unix", Layout::Redisson) => "redis+unix?layout=redisson",
+        (_, Layout::Plain) => "redis?layout=plain",
+        (_, Layout::Redisson) => "redis?layout=redisson",
+    }
 }
 
 fn text(span: Duration) -> Vec<u8> {
     millis(span).to_string().into_bytes()
+}
+
+/// Core checks capabilities before; a caller without core gets this.
+pub(super) fn missing(capability: Capability) -> Error {
+    let text = format!("this layout has no {capability}");
+    unsupported(&text, "leave layout away for locks of your own")
 }
 
 fn unsupported(message: &str, advice: &str) -> Error {

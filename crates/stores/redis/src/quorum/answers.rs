@@ -1,38 +1,38 @@
-//! The answers of all servers to one step, as they come.
+//! The replies of all servers to one step, in the order of their arrival.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use clinch_core::{Effect, Error, ErrorKind, Result};
+use clinch_core::Result;
 
-use crate::group::Coming;
+use crate::batch::Pending;
 use crate::record::{Reply, expect};
 
-/// The answers of all servers to one step, as they come.
+/// The replies of all servers to one step, in the order of their arrival.
 #[derive(Debug)]
 pub(crate) struct Answers {
     scheme: &'static str,
-    /// By the place of the server.
-    coming: Vec<Option<Coming>>,
+    /// By the index of the server.
+    pending: Vec<Option<Pending>>,
 }
 
 impl Answers {
-    pub(crate) fn new(scheme: &'static str, coming: Vec<Option<Coming>>) -> Self {
-        Self { scheme, coming }
+    pub(crate) fn new(scheme: &'static str, pending: Vec<Option<Pending>>) -> Self {
+        Self { scheme, pending }
     }
 
-    /// How many have not come yet.
+    /// How many have not arrived yet.
     pub(crate) fn pending(&self) -> usize {
-        self.coming.iter().flatten().count()
+        self.pending.iter().flatten().count()
     }
 
-    /// The next answer and the place of its server; `None` when all have come. Cancel safe.
+    /// The next reply and the index of its server; `None` once all have arrived. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<(usize, Result<Reply>)> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// An answer that is there already.
+    /// A reply that has arrived already.
     pub(crate) async fn ready(&mut self) -> Option<(usize, Result<Reply>)> {
         poll_fn(|cx| {
             Poll::Ready(match self.poll_next(cx) {
@@ -45,12 +45,11 @@ impl Answers {
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, Result<Reply>)>> {
         let mut none = true;
-        for (at, slot) in self.coming.iter_mut().enumerate() {
-            let Some(coming) = slot else { continue };
+        for (at, slot) in self.pending.iter_mut().enumerate() {
+            let Some(pending) = slot else { continue };
             none = false;
-            if let Poll::Ready(answer) = Pin::new(coming).poll(cx) {
+            if let Poll::Ready(answer) = Pin::new(pending).poll(cx) {
                 *slot = None;
-                let answer = answer.unwrap_or_else(|_| Err(lost()));
                 let answer = answer.and_then(|reply| expect(reply, self.scheme, Some));
                 return Poll::Ready(Some((at, answer)));
             }
@@ -60,8 +59,4 @@ impl Answers {
             false => Poll::Pending,
         }
     }
-}
-
-fn lost() -> Error {
-    Error::new(ErrorKind::Unreachable, "the step was lost").with_effect(Effect::Possible)
 }

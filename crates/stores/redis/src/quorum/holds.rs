@@ -1,4 +1,4 @@
-//! What is held: renewed, released, withdrawn, checked, evicted.
+//! Steps on holds: renew, release, withdraw, check, evict.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,39 +8,39 @@ use clinch_core::{Effect, Name, Result};
 
 use super::nodes::{Step, too_few};
 use super::round::Quorum;
-use super::verdict::Tally;
+use super::tally::Tally;
 use crate::record::{Reply, step};
-use crate::renewals::{self, Patience};
+use crate::renew::{self, Limits};
 
-/// Extends holds at all servers; each is held if `need` of them say so. One that is in doubt for as long as
-/// the batch has is unknown, and costs no other.
+/// Extends holds at all servers; each is held if `need` servers reply so. A hold that is undecided when the
+/// time of the batch is over is unknown, and does not affect the others.
 pub(crate) async fn renew(quorum: &Quorum, renewals: &[Renewal]) -> Result<Vec<RenewReply>> {
     let nodes = &quorum.nodes;
-    let patience = Patience::of(renewals);
+    let limits = Limits::of(renewals);
     let send = |renewal: &Renewal| {
-        let step = Step::Renew(renewal.clone(), patience.reply);
+        let step = Step::Renew(renewal.clone(), limits.reply);
         nodes.send_all(&renewal.hold.name, &step)
     };
     let sent: Vec<_> = renewals.iter().map(send).collect();
-    let mut waiting = patience.start();
+    let mut deadline = limits.start();
     let mut outcomes = Vec::with_capacity(sent.len());
     for mut answers in sent {
         let mut tally = Tally::default();
-        waiting.within(tally.hear_more(nodes, &mut answers)).await;
+        deadline.within(tally.collect(nodes, &mut answers)).await;
         let verdict = tally.or_unknown(nodes);
         outcomes.push(verdict.map(|verdict| match verdict {
             Ok(()) => RenewReply::Held,
             Err(reason) => RenewReply::Lost(reason),
         }));
     }
-    renewals::each_or_error(outcomes)
+    renew::each_or_error(outcomes)
 }
 
-/// Gives a hold up at all servers; it was held if `need` of them had it.
+/// Releases a hold at all servers; it was held if `need` of them had it.
 pub(crate) async fn release(quorum: &Arc<Quorum>, hold: &Hold) -> Result<Result<(), LostReason>> {
     let nodes = &quorum.nodes;
-    // What this client knows of the hold, if it is its own.
-    let visit = quorum.requests.known(hold.request);
+    // The ledger's entry of the hold, if it is this client's own.
+    let visit = quorum.ledger.known(hold.request);
     let visit = visit.filter(|visit| visit.state().token == Some(hold.seq));
     let ours = visit.is_some();
     let mut tally = Tally {
@@ -52,8 +52,8 @@ pub(crate) async fn release(quorum: &Arc<Quorum>, hold: &Hold) -> Result<Result<
     let mut answers = nodes.send_to(&hold.name, |at| {
         (!tally.yes.contains(&at)).then(|| Step::Release(hold.clone()))
     });
-    // Dropped here, nothing is lost: the steps are on their way, and the engine releases again.
-    tally.hear_more(nodes, &mut answers).await;
+    // Cancelled here, nothing is lost: the steps are sent, and the engine releases again.
+    tally.collect(nodes, &mut answers).await;
     if let Some(visit) = &visit {
         visit.state().released.clone_from(&tally.yes);
     }
@@ -62,49 +62,59 @@ pub(crate) async fn release(quorum: &Arc<Quorum>, hold: &Hold) -> Result<Result<
         let mut state = visit.state();
         (state.token, state.done) = (None, true);
     }
-    // If it is ours, nothing of the request may stay: also not half a claim with another number.
+    // If it is ours, nothing of the request may stay, not even a prepared claim with another number.
     let rest = match ours {
         true => Step::Withdraw(hold.request),
         false => Step::Release(hold.clone()),
     };
     for (at, _) in tally.no.iter().filter(|_| ours) {
-        quorum.chores.insist(nodes, *at, &hold.name, rest.clone());
+        quorum
+            .background
+            .insist(nodes, *at, &hold.name, rest.clone());
     }
     for (at, _) in &tally.failed {
-        quorum.chores.insist(nodes, *at, &hold.name, rest.clone());
+        quorum
+            .background
+            .insist(nodes, *at, &hold.name, rest.clone());
     }
     let (later, name) = (quorum.clone(), hold.name.clone());
-    quorum.chores.hear(answers, move |at, answer| {
+    quorum.background.handle(answers, move |at, answer| {
         if match answer {
             Ok(Reply::Yes) => false,
             Ok(_) => ours,
             Err(_) => true,
         } {
-            later.chores.insist(&later.nodes, at, &name, rest.clone());
+            later
+                .background
+                .insist(&later.nodes, at, &name, rest.clone());
         }
     });
     Ok(verdict)
 }
 
-/// Ends a request at all servers; done when `need` of them have heard.
+/// Ends a request at all servers; done when `need` of them have replied.
 pub(crate) async fn withdraw(quorum: &Arc<Quorum>, claim: &Claim) -> Result<()> {
     let nodes = &quorum.nodes;
-    if let Some(visit) = quorum.requests.known(claim.request) {
+    if let Some(visit) = quorum.ledger.known(claim.request) {
         let mut state = visit.state();
-        // A round under way finds that it is over.
+        // A round in progress finds that it is over.
         state.round += 1;
         (state.token, state.done) = (None, true);
     }
     let step = Step::Withdraw(claim.request);
     let mut answers = nodes.send_all(&claim.name, &step);
-    let tally = Tally::hear(nodes, &mut answers).await;
+    let tally = Tally::of(nodes, &mut answers).await;
     for (at, _) in &tally.failed {
-        quorum.chores.insist(nodes, *at, &claim.name, step.clone());
+        quorum
+            .background
+            .insist(nodes, *at, &claim.name, step.clone());
     }
     let (later, name) = (quorum.clone(), claim.name.clone());
-    quorum.chores.hear(answers, move |at, answer| {
+    quorum.background.handle(answers, move |at, answer| {
         if answer.is_err() {
-            later.chores.insist(&later.nodes, at, &name, step.clone());
+            later
+                .background
+                .insist(&later.nodes, at, &name, step.clone());
         }
     });
     tally.or_unknown(nodes).map(|_| ())
@@ -114,11 +124,11 @@ pub(crate) async fn withdraw(quorum: &Arc<Quorum>, claim: &Claim) -> Result<()> 
 pub(crate) async fn check(quorum: &Quorum, name: &Name, seq: u64) -> Result<bool> {
     let nodes = &quorum.nodes;
     let mut answers = nodes.send_all(name, &Step::Other(step::check(seq)));
-    let tally = Tally::hear(nodes, &mut answers).await;
+    let tally = Tally::of(nodes, &mut answers).await;
     Ok(tally.or_unknown(nodes)?.is_ok())
 }
 
-/// Breaks holds and ends delays at all servers; those that can have no `need` servers any more.
+/// Breaks holds and ends delays at all servers; returns those that cannot have `need` servers any more.
 pub(crate) async fn evict(quorum: &Quorum, name: &Name, seq: Option<u64>) -> Result<Evicted> {
     let nodes = &quorum.nodes;
     let mut answers = nodes.send_all(name, &Step::Other(step::evict(seq)));
@@ -149,8 +159,5 @@ pub(crate) async fn evict(quorum: &Quorum, name: &Name, seq: Option<u64>) -> Res
         seqs.sort_unstable();
         seqs
     };
-    Ok(Evicted {
-        seqs: ended(broken),
-        delays: ended(delays),
-    })
+    Ok(Evicted::new(ended(broken), ended(delays)))
 }

@@ -1,23 +1,21 @@
-//! The servers, each an ordinary one.
+//! The independent servers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{Claim, Finding, Hold, Renewal, Severity};
+use clinch_core::store::{Claim, Finding, Hold, Operations, Renewal, Severity};
 use clinch_core::{Clock, Error, ErrorKind, Name, RequestId, Result, keeper};
 use tokio::sync::mpsc;
 
 use super::answers::Answers;
+use crate::batch::{self, Batcher, Pending};
 use crate::config::{Address, Config};
-use crate::doctor;
-use crate::group::{Coming, Group};
+use crate::connection::{Server, Servers, Session};
+use crate::doctor::{self, finding};
 use crate::keys::Keys;
-use crate::server::Server;
-use crate::servers::Servers;
-use crate::session::Session;
-use crate::wakes::Ears;
+use crate::wakes::PushRouter;
 
-/// For how long the rest is waited for when enough servers have been reached.
+/// How long the rest is awaited once enough servers are reached.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// One of the servers.
@@ -26,15 +24,15 @@ pub(crate) struct Node {
     address: Address,
     session: Arc<Session>,
     pub(crate) servers: Servers,
-    group: Arc<Group>,
+    batcher: Batcher,
 }
 
-/// A step for some of them. What it says of late copies differs, because their clocks do.
+/// A step for some of them. It is dated for each, because their clocks differ.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    /// Half a claim, packed.
-    Half(Claim, Vec<u8>),
-    /// A renewal, and how long its reply is waited for.
+    /// The first phase of a claim, packed.
+    Prepare(Claim, Vec<u8>),
+    /// A renewal, and how long its reply is awaited.
     Renew(Renewal, Duration),
     Release(Hold),
     Withdraw(RequestId),
@@ -50,20 +48,26 @@ pub(crate) struct Nodes {
     pub(crate) need: usize,
     pub(crate) keys: Keys,
     config: Arc<Config>,
-    ears: Arc<Ears>,
+    pushes: Arc<PushRouter>,
 }
 
 impl Nodes {
-    pub(crate) fn new(config: Arc<Config>, hosts: &[Address], need: usize, keys: Keys) -> Self {
-        // Nobody is told of anything: there is no queue.
-        let ears = Ears::new(String::new(), keys.events.clone());
+    pub(crate) fn new(
+        config: Arc<Config>,
+        hosts: &[Address],
+        need: usize,
+        keys: Keys,
+        operations: &Operations,
+    ) -> Self {
+        // There is no queue, and there are no events.
+        let pushes = PushRouter::new(String::new(), None);
         let node = |address: &Address| {
             let locate = Box::new(address.clone());
-            let session = Session::new(config.clone(), locate, ears.clone());
+            let session = Session::new(config.clone(), locate, pushes.clone(), operations.clone());
             let servers = Servers::One(session.clone(), config.scheme);
             Node {
                 address: address.clone(),
-                group: Group::new(servers.clone(), &config, &keys),
+                batcher: Batcher::new(servers.clone(), &config, &keys),
                 session,
                 servers,
             }
@@ -73,67 +77,67 @@ impl Nodes {
             need,
             keys,
             config,
-            ears,
+            pushes,
         }
     }
 
-    /// Puts a step on its way to one server.
-    pub(crate) fn send(&self, at: usize, name: &Name, step: &Step) -> Option<Coming> {
-        let (group, key) = (&self.all.get(at)?.group, self.keys.state(name));
+    /// Sends a step to one server.
+    pub(crate) fn send(&self, at: usize, name: &Name, step: &Step) -> Option<Pending> {
+        let (batcher, key) = (&self.all.get(at)?.batcher, self.keys.state(name));
         Some(match step {
-            Step::Half(claim, packed) => group.claim(key, claim, packed.clone()),
-            Step::Renew(renewal, limit) => group.renew(key, renewal, *limit),
-            Step::Release(hold) => group.release(key, hold),
-            Step::Withdraw(request) => group.withdraw(key, *request),
-            Step::Other(packed) => group.send(key, packed.clone(), true),
+            Step::Prepare(claim, packed) => batcher.claim(key, claim, packed.clone()),
+            Step::Renew(renewal, limit) => batcher.renew(key, renewal, *limit),
+            Step::Release(hold) => batcher.release(key, hold),
+            Step::Withdraw(request) => batcher.withdraw(key, *request),
+            Step::Other(packed) => batcher.send(batch::Step::new(key, packed.clone(), true)),
         })
     }
 
-    /// Puts a step on its way to all servers, or to some.
+    /// Sends a step to each server for which there is one.
     pub(crate) fn send_to(
         &self,
         name: &Name,
         mut step: impl FnMut(usize) -> Option<Step>,
     ) -> Answers {
-        let coming = (0..self.all.len())
+        let pending = (0..self.all.len())
             .map(|at| step(at).and_then(|step| self.send(at, name, &step)))
             .collect();
-        Answers::new(self.config.scheme, coming)
+        Answers::new(self.config.scheme, pending)
     }
 
-    /// Puts a step on its way to all servers.
+    /// Sends a step to all servers.
     pub(crate) fn send_all(&self, name: &Name, step: &Step) -> Answers {
-        let coming = (0..self.all.len()).map(|at| self.send(at, name, step));
-        Answers::new(self.config.scheme, coming.collect())
+        let pending = (0..self.all.len()).map(|at| self.send(at, name, step));
+        Answers::new(self.config.scheme, pending.collect())
     }
 
-    /// Connects to all servers; it takes `need` of them, and none that cannot keep locks.
+    /// Connects to all servers. `need` must be reachable, and none of these unfit to keep locks.
     pub(crate) async fn connect(&self, clock: &Clock) -> Result<()> {
-        let (told, mut hear) = mpsc::unbounded_channel();
+        let (outcomes, mut opened) = mpsc::unbounded_channel();
         for node in &self.all {
-            let (session, told) = (node.session.clone(), told.clone());
+            let (session, outcomes) = (node.session.clone(), outcomes.clone());
             keeper::spawn(async move {
                 let live = session.live().await;
-                // Nobody may wait for it any more.
-                let _ = told.send(live.map(|live| live.server));
+                // The receiver may have gone: enough servers were reached.
+                let _ = outcomes.send(live.map(|live| live.connection.server));
             })?;
         }
-        drop(told);
+        drop(outcomes);
         let mut reached: Vec<Arc<Server>> = Vec::new();
         let mut failed = None;
         loop {
-            let heard = match reached.len() >= self.need {
-                false => hear.recv().await,
+            let outcome = match reached.len() >= self.need {
+                false => opened.recv().await,
                 true => tokio::select! {
                     biased;
-                    heard = hear.recv() => heard,
+                    outcome = opened.recv() => outcome,
                     () = clock.sleep(GRACE) => None,
                 },
             };
-            match heard {
+            match outcome {
                 Some(Ok(server)) => reached.push(server),
                 Some(Err(error)) if error.is_temporary() => failed = Some(error),
-                // What is set up wrongly does not get better by waiting.
+                // A configuration error does not go away by waiting.
                 Some(Err(error)) => return Err(error),
                 None => break,
             }
@@ -145,51 +149,46 @@ impl Nodes {
         }
     }
 
-    /// What `clinch doctor` says of them.
+    /// The findings of `clinch doctor`.
     pub(crate) async fn examine(&self) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         let mut reached = Vec::new();
         for node in &self.all {
-            let looked = doctor::examine(&node.servers, &self.config, Some(&self.keys)).await;
-            match looked {
+            let examined = doctor::examine(&node.servers, &self.config, Some(&self.keys)).await;
+            match examined {
                 Ok(found) => findings.extend(found),
-                Err(error) => findings.push(Finding {
-                    severity: Severity::Warning,
-                    subject: "server".into(),
-                    message: format!("{} takes no part: {error}", node.address),
-                    advice: Some("start it again".into()),
-                }),
+                Err(error) => findings.push(finding(
+                    Severity::Warning,
+                    "server",
+                    format!("{} takes no part: {error}", node.address),
+                    "start it again",
+                )),
             }
             if let Ok(live) = node.session.live().await {
-                reached.push(live.server);
+                reached.push(live.connection.server);
             }
         }
         if let Err(error) = different(&reached) {
-            findings.push(Finding {
-                severity: Severity::Broken,
-                subject: "quorum".into(),
-                message: error.message().to_owned(),
-                advice: error.advice().map(str::to_owned),
-            });
+            findings.push(finding(
+                Severity::Broken,
+                "quorum",
+                error.message().to_owned(),
+                error.advice().unwrap_or_default(),
+            ));
         }
         if reached.len() < self.need {
-            findings.push(Finding {
-                severity: Severity::Broken,
-                subject: "quorum".into(),
-                message: too_few(reached.len(), self, None).message().to_owned(),
-                advice: Some("nothing is granted before more of them are up".into()),
-            });
+            findings.push(finding(
+                Severity::Broken,
+                "quorum",
+                too_few(reached.len(), self, None).message().to_owned(),
+                "nothing is granted until more of them are up",
+            ));
         }
         Ok(findings)
     }
 
-    /// Commands sent so far.
-    pub(crate) fn commands(&self) -> u64 {
-        self.all.iter().map(|node| node.session.commands()).sum()
-    }
-
     pub(crate) fn close(&self) {
-        self.ears.close();
+        self.pushes.close();
         for node in &self.all {
             node.session.reset();
         }
@@ -198,7 +197,7 @@ impl Nodes {
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        self.ears.close();
+        self.pushes.close();
     }
 }
 
@@ -220,7 +219,7 @@ fn different(servers: &[Arc<Server>]) -> Result<()> {
     Ok(())
 }
 
-/// Too few servers have answered.
+/// Too few servers have replied.
 pub(crate) fn too_few(answered: usize, nodes: &Nodes, why: Option<Error>) -> Error {
     let (all, need) = (nodes.all.len(), nodes.need);
     let text = format!("{answered} of {all} servers answer, and {need} are needed");

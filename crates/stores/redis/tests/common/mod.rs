@@ -1,4 +1,4 @@
-//! What the tests of faults share.
+//! Shared by the tests of faults.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{OpenContext, Store};
+use clinch_core::store::{Admin, OpenContext};
 use clinch_core::{Clinch, Result, StoreUrl};
 use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, pass, renewal};
@@ -24,7 +24,7 @@ use clinch_testkit::wait::eventually;
 pub(crate) struct Ours;
 
 impl Opens for Ours {
-    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
         clinch_redis::open(url, context).await
     }
 }
@@ -48,31 +48,31 @@ pub(crate) async fn proxy(server: &Redis) -> Proxy {
     Proxy::before(server).await.unwrap()
 }
 
-/// The URL through the proxy; replies are waited for half a second.
+/// The URL through the proxy, with a timeout of 500 ms.
 pub(crate) fn through(proxy: &Proxy) -> String {
     format!("redis://{}/?timeout=500ms", proxy.addr())
 }
 
-/// Nobody holds, waits or is delayed.
+/// Waits until no lock is held, waited for or delayed.
 pub(crate) async fn all_free(server: &Redis) {
     Client::at(server).await.all_free().await;
 }
 
-/// The holders that the server knows of.
+/// The number of holders at the server.
 pub(crate) async fn holders(server: &Redis, name: &str) -> usize {
     Client::at(server).await.holders(name).await
 }
 
-/// How long claims go on while a failover is under way on a busy machine.
+/// How long claims are repeated during a failover on a busy machine.
 const PATIENT: Duration = Duration::from_secs(120);
 
-/// A client that is patient; every hold of its goes back to the store.
+/// A client that repeats claims for a long time, without hand-over inside the process.
 pub(crate) async fn client(url: &str) -> Result<Clinch> {
     let builder = Client::whole_in(url, "app").await?;
     Ok(builder.patience(PATIENT).build())
 }
 
-/// The connections of clients of this crate: they speak RESP3, as nobody else here does.
+/// The connections of clients of this crate: only they use RESP3.
 pub(crate) fn connections(server: &Redis) -> usize {
     let clients = server.cli(&["CLIENT", "LIST"]).unwrap_or_default();
     clients

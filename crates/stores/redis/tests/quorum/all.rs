@@ -40,7 +40,7 @@ async fn one_that_forgets_ends_the_hold() {
     let a = client(&servers.url("need=all")).await;
     let guard = a.lock("x").lease(SHORT).acquire().await.unwrap();
     servers.0[2].start_empty().unwrap();
-    // The next renewal tells.
+    // The next renewal detects it.
     assert_eq!(
         soon("the renewal", guard.lost()).await,
         LostReason::Forgotten

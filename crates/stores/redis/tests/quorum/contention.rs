@@ -62,7 +62,7 @@ async fn contenders_are_alone_and_their_tokens_rise() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_rise_while_servers_restart() {
-    // They keep what they said, so that nobody forgets a holder.
+    // They persist their data, so that no server loses a hold.
     let servers = Arc::new(Servers::with(5, Redis::with().append_only("always")));
     let done = Arc::new(AtomicBool::new(false));
     let (stirred, stop) = (servers.clone(), done.clone());

@@ -26,12 +26,12 @@ async fn a_pair_costs_three_commands_at_each_server() {
     let a = servers.client().await;
     let lock = a.lock("x").lease(LONG);
     lock.acquire().await.unwrap().release().await.unwrap(); // brings the script along
-    let before = a.store().operations();
+    let before = a.operations();
     for _ in 0..50 {
         lock.acquire().await.unwrap().release().await.unwrap();
     }
-    let each = (a.store().operations() - before) / (50 * 5);
-    // A claim, a vote and a release; and now and then a word to a server that was late.
+    let each = (a.operations() - before) / (50 * 5);
+    // A claim, a vote and a release; and sometimes a message to a server that was late.
     assert!(each <= 4, "{each} commands at each server");
 }
 
@@ -109,7 +109,7 @@ async fn a_paused_server_slows_nothing_down() {
     assert!(a.inspect("x").await.unwrap().is_some());
     guard.release().await.unwrap();
     let took = a.clock().now().since(start);
-    assert!(took < timeout / 2, "somebody waited for it: {took:?}");
+    assert!(took < timeout / 2, "a client waited for it: {took:?}");
     // What was sent to it meanwhile is undone when it goes on.
     servers.0[1].resume().unwrap();
     servers.all_are_free("x").await;
@@ -118,14 +118,14 @@ async fn a_paused_server_slows_nothing_down() {
 /// One server is silent, and one of the others does not know one of the holds, of which nothing is certain then.
 /// The rest of its batch is renewed all the same, in time for a short lease.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_in_doubt_costs_no_other_of_its_batch() {
+async fn an_undecided_hold_costs_no_other_of_its_batch() {
     let timeout = Duration::from_secs(20);
     let lease = Duration::from_secs(6);
     let servers = Servers::start(3);
     let (store, context) = open(&servers.url("timeout=20s")).await.unwrap();
     let clock = clinch_core::Clock::boot();
     let mut renewals = Vec::new();
-    for name in ["doubt", "a", "b"] {
+    for name in ["undecided", "a", "b"] {
         let claim = mutex(&context.identity, name, lease);
         let ClaimReply::Granted(grant) = store.claim(&claim).await.unwrap() else {
             panic!("{name} is free");
@@ -133,7 +133,9 @@ async fn a_hold_in_doubt_costs_no_other_of_its_batch() {
         servers.all_have(name, grant.seq).await;
         renewals.push(renewal(&claim, &grant));
     }
-    servers.0[0].cli(&["DEL", "clinch:{clinch:doubt}"]).unwrap();
+    servers.0[0]
+        .cli(&["DEL", "clinch:{clinch:undecided}"])
+        .unwrap();
     servers.0[1].pause().unwrap();
     let start = clock.now();
     let replies = store.renew(&renewals).await.unwrap();

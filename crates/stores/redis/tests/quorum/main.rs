@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clinch_core::store::{LostReason, OpenContext, ReleaseReply, Store};
+use clinch_core::store::{Admin, LostReason, OpenContext, ReleaseReply};
 use clinch_core::{Clinch, ClinchBuilder, Guard, Result};
 use clinch_testkit::proxy::{Proxy, resp};
 use clinch_testkit::servers::{Redis, RedisBuilder};
@@ -113,7 +113,7 @@ fn through(proxies: &[Proxy], parameters: &str) -> String {
     url(&addresses, parameters)
 }
 
-async fn open(url: &str) -> Result<(Arc<dyn Store>, OpenContext)> {
+async fn open(url: &str) -> Result<(Arc<dyn Admin>, OpenContext)> {
     let context = Clinch::context("clinch")?;
     let store = clinch_redis::open(&url.parse()?, context.clone()).await?;
     Ok((store, context))

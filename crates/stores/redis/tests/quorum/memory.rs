@@ -48,7 +48,7 @@ async fn a_forgetful_server_lets_two_holders_overlap_by_default() {
     let b = servers.client().await;
     let (_a, first) = a_holds_and_one_forgets(&servers, "", LONG).await;
     let second = b.lock("x").lease(LONG).acquire().await.unwrap();
-    // The known hole of Redlock. Only the tokens tell who is later.
+    // The known hole of Redlock. Only the tokens show which is later.
     assert!(first.is_valid() && second.is_valid());
     assert!(second.token() > first.token());
 }

@@ -92,11 +92,11 @@ async fn a_grant_that_took_longer_than_its_lease_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claimant_that_dies_half_way_is_not_waited_for() {
+async fn a_claimant_that_dies_before_the_vote_is_not_waited_for() {
     let servers = Servers::start(5);
     let proxies = proxies(&servers).await;
     let dead = client(&through(&proxies, "timeout=500ms")).await;
-    // All servers get its claim, and it never hears from any of them again.
+    // All servers get its claim, and no reply reaches it.
     for proxy in &proxies {
         proxy.flow(Direction::Down, Flow::Blackhole);
     }
@@ -115,9 +115,9 @@ async fn a_claimant_that_dies_half_way_is_not_waited_for() {
     assert!(lost.await.unwrap().is_err());
 }
 
-/// One server gets its half of a claim when the lock was released and used by others. Nothing is taken there.
+/// A prepare reaches one server after the lock was released and used by others. Nothing is taken there.
 #[tokio::test(flavor = "multi_thread")]
-async fn half_a_claim_that_arrives_late_takes_nothing() {
+async fn a_prepare_that_arrives_late_takes_nothing() {
     for much_later in [false, true] {
         let servers = Servers::with(3, Redis::with().clock_shim());
         let proxies = proxies(&servers).await;
@@ -134,7 +134,7 @@ async fn half_a_claim_that_arrives_late_takes_nothing() {
         old.flow(Direction::Up, Flow::Hold);
         let guard = a.lock("x").lease(LONG).acquire().await.unwrap();
         guard.release().await.unwrap();
-        // The client tells that server of the end in the background, over another connection.
+        // The client sends the end to that server in the background, on another connection.
         let (server, key) = (&servers.0[0], "clinch:{clinch:x}");
         eventually("the server knows of the end", async || {
             server.cli(&["EXISTS", key]).unwrap() == "1"
@@ -150,7 +150,10 @@ async fn half_a_claim_that_arrives_late_takes_nothing() {
         }
         let before = calls(server);
         old.flow(Direction::Up, Flow::Pass);
-        eventually("the late half has arrived", async || calls(server) > before).await;
+        eventually("the late prepare has arrived", async || {
+            calls(server) > before
+        })
+        .await;
         let tried = alone.lock("x").lease(LONG).try_acquire().await.unwrap();
         let guard = tried.unwrap_or_else(|| panic!("taken, {much_later}"));
         guard.release().await.unwrap();

@@ -34,7 +34,7 @@ async fn one_fault(ways: &[Vec<Proxy>], round: u64) {
 }
 
 /// Messages to claim, to vote and to give back are late, lost and out of order all the time, and still
-/// nobody holds while another one does.
+/// no two clients hold at the same time.
 #[tokio::test(flavor = "multi_thread")]
 async fn contenders_behind_bad_networks_are_alone() {
     let servers = Servers::start(5);

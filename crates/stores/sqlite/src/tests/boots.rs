@@ -25,7 +25,7 @@ async fn another_boot_id_ends_nothing() {
         let reply = other.claim(&claim(&rival, "n")).await.unwrap();
         assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
     }
-    // Also where nobody can see that the holder runs.
+    // Also if no client can see that the holder runs.
     fs::remove_dir_all(machine.sessions()).unwrap();
     set_meta(&machine, "boot", "of-a-container");
     let (other, _) = machine.open();
@@ -51,11 +51,7 @@ async fn a_client_that_runs_is_never_taken_for_one_of_another_boot() {
     let (other, rival) = machine.open();
     let reply = other.claim(&claim(&rival, "n")).await.unwrap();
     assert!(matches!(reply, ClaimReply::Queued(_)), "{reply:?}");
-    let renewal = Renewal {
-        hold: hold(&mine, &grant),
-        lease: Duration::from_secs(30),
-        value: None,
-    };
+    let renewal = Renewal::new(mine.hold(grant.seq), Duration::from_secs(30));
     assert_eq!(store.renew(&[renewal]).await.unwrap(), [RenewReply::Held]);
 }
 
@@ -75,7 +71,7 @@ async fn the_boot_clock_alone_proves_a_reboot() {
 }
 
 #[tokio::test]
-async fn an_id_that_was_not_seen_before_raises_tokens_unless_somebody_runs() {
+async fn an_id_that_was_not_seen_before_raises_tokens_unless_a_holder_runs() {
     let machine = Machine::new();
     let (store, identity) = machine.open();
     let first = pair(&store, &identity, "n").await;

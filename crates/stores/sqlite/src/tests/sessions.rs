@@ -23,19 +23,21 @@ fn a_session_file_is_locked_whenever_it_is_seen() {
                 if let Ok(file) = File::open(&path) {
                     assert!(
                         file.try_lock_shared().is_err(),
-                        "unlocked after {seen:?} looks"
+                        "unlocked after {seen:?} reads"
                     );
                     seen.fetch_add(1, Ordering::SeqCst);
                 }
             }
         });
-        // Not before it looks: it may get no time until all is over.
+        // Start after its first read: it may get no CPU time until the loop below has ended.
         while seen.load(Ordering::SeqCst) == 0 && !looking.is_finished() {
             std::thread::yield_now();
         }
         for _ in 0..400 {
             let _ = fs::remove_file(&path);
-            store.writer().with_core(|core| core.sessions.keep());
+            store
+                .batcher
+                .with_database(|database| database.sessions.restore());
             if looking.is_finished() {
                 break;
             }
@@ -56,12 +58,12 @@ async fn a_log_that_is_removed_in_a_transaction_grants_nothing() {
         pair(&store, &identity, "n").await;
         let (claim, log) = (claim(&identity, "n"), format!("locks.db{end}"));
         let log = machine.folder.join(log);
-        let step = move |tx: &mut crate::tx::Tx<'_>| {
+        let step = move |tx: &mut crate::transaction::Tx<'_>| {
             // The process was stopped here.
             let _ = fs::remove_file(&log);
-            crate::steps::run_claim(tx, &claim, 1)
+            crate::claim::claim(tx, &claim, 1)
         };
-        let error = store.writer().call(Route::Inline, step).await.unwrap_err();
+        let error = store.batcher.call(Route::Inline, step).await.unwrap_err();
         assert!(error.to_string().contains("was removed"), "{end}: {error}");
         assert!(!error.may_have_taken_effect(), "{end}: {error}");
     }
@@ -92,6 +94,6 @@ async fn a_draft_of_a_dead_client_is_swept_away() {
         draft.file_stem().unwrap().len()
     );
     fs::write(&draft, b"").unwrap();
-    reap(&store).await;
+    clean(&store).await;
     assert!(!draft.exists());
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use clinch_core::store::{Claim, ClaimReply, Grant, Hold, OpenContext, Queued, Store};
-use clinch_core::{Clock, Identity, Name, OwnerId, Result};
+use clinch_core::store::{Claim, ClaimReply, Grant, Operations, Queued, Store};
+use clinch_core::{Clinch, Clock, Identity, Name, Result};
 use clinch_sqlite::SqliteStore;
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -48,6 +48,7 @@ impl Drop for Folder {
 pub(crate) struct Client {
     pub(crate) store: SqliteStore,
     pub(crate) identity: Arc<Identity>,
+    pub(crate) operations: Operations,
 }
 
 impl Client {
@@ -57,13 +58,15 @@ impl Client {
 
     pub(crate) fn open_url(url: &str, clock: Clock) -> Result<Self> {
         let identity = Arc::new(Identity::new());
-        let context = OpenContext {
-            namespace: "clinch".into(),
-            identity: identity.clone(),
-            clock,
-        };
+        let context = Clinch::context("clinch")?.with_identity(identity.clone());
+        let context = context.with_clock(clock);
+        let operations = context.operations.clone();
         let store = SqliteStore::open(&url.parse()?, context)?;
-        Ok(Self { store, identity })
+        Ok(Self {
+            store,
+            identity,
+            operations,
+        })
     }
 
     pub(crate) fn mutex(&self, name: &str) -> Claim {
@@ -86,27 +89,8 @@ impl Client {
 }
 
 pub(crate) fn claim(identity: &Identity, name: &str) -> Claim {
-    Claim {
-        name: Name::new(name).unwrap(),
-        request: identity.request(),
-        owner: OwnerId::new(identity.info().id.to_string()),
-        client: identity.info().clone(),
-        units: 1,
-        limit: 1,
-        lease: Duration::from_secs(30),
-        lock_delay: Duration::ZERO,
-        label: None,
-        value: None,
-        queue: true,
-    }
-}
-
-pub(crate) fn hold(claim: &Claim, grant: &Grant) -> Hold {
-    Hold {
-        name: claim.name.clone(),
-        request: claim.request,
-        seq: grant.seq,
-    }
+    let name = Name::new(name).unwrap();
+    Claim::new(identity, name, Duration::from_secs(30))
 }
 
 pub(crate) fn name(text: &str) -> Name {

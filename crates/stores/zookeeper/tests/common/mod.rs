@@ -9,10 +9,11 @@
     reason = "a test"
 )]
 
-use std::sync::{Arc, LazyLock};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
 
-use clinch_core::store::{OpenContext, Store};
-use clinch_core::{Clinch, Result, StoreUrl};
+use clinch_core::store::{Admin, OpenContext, Operations};
+use clinch_core::{ClientId, Clinch, Result, StoreUrl};
 use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, renewal};
 use clinch_testkit::proxy::{Proxy, Splitter, jute};
@@ -33,12 +34,24 @@ pub(crate) fn room(url: &str, name: &str) -> String {
 pub(crate) struct Ours;
 
 impl Opens for Ours {
-    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Store>> {
+    async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
+        let client = context.identity.info().id;
+        let counted = context.operations.clone();
+        OPERATIONS.lock().unwrap().insert(client, counted);
         clinch_zookeeper::open(url, context).await
     }
 }
 
 pub(crate) type Client = clients::Client<Ours>;
+
+/// The count of requests of each client.
+static OPERATIONS: LazyLock<Mutex<HashMap<ClientId, Operations>>> = LazyLock::new(Mutex::default);
+
+/// The requests that a client has sent so far.
+pub(crate) fn operations(client: &Client) -> u64 {
+    let all = OPERATIONS.lock().unwrap();
+    all[&client.identity.info().id].count()
+}
 
 /// A whole client, without hand-over inside the process.
 pub(crate) async fn clinch(url: &str) -> Clinch {

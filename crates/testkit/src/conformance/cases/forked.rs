@@ -29,8 +29,11 @@ async fn a_child_holds_nothing(ctx: &Ctx) -> Outcome {
         check(guard.remaining().is_zero(), "it has time left")?;
         let reason = block_on(guard.lost());
         check(reason == LostReason::Forked, "lost() gives another reason")?;
-        let work = block_on(guard.run(std::future::pending::<()>()));
-        check(work == Err(LostReason::Forked), "run() works")
+        let work = block_on(guard.run_until_lost(std::future::pending::<()>()));
+        check(
+            work == Err(LostReason::Forked),
+            "run_until_lost() runs the work",
+        )
     })?;
     assert_eq!(guard.status(), Status::Held);
     assert_eq!(guard.release().await?, ReleaseReply::Released);

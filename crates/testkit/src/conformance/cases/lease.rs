@@ -124,12 +124,12 @@ async fn many_holds_renew_together(ctx: &Ctx) -> Outcome {
     for n in 0..100 {
         guards.push(a.lock(format!("n/{n}")).lease(lease).acquire().await?);
     }
-    let (start, before) = (a.clock().now(), a.store().operations());
+    let (start, before) = (a.clock().now(), a.operations());
     let span = lease * 2;
     a.clock().sleep(span).await;
     assert!(guards.iter().all(clinch_core::Guard::is_valid));
     let took = a.clock().now().since(start).as_secs_f64() / lease.as_secs_f64();
-    let sent = (a.store().operations() - before) as f64;
+    let sent = (a.operations() - before) as f64;
     // One by one it would be 300 in each lease. How they bunch depends on when they were taken.
     assert!(sent < took * 150.0, "{sent} requests in {took} leases");
     for guard in guards {
@@ -183,7 +183,7 @@ async fn max_hold_ends_it(ctx: &Ctx) -> Outcome {
 async fn bounds_are_checked(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
     let limits = a.info().limits;
-    let before = a.store().operations();
+    let before = a.operations();
     let tiny = limits.min_lease - Duration::from_nanos(1);
     let huge = limits.max_lease + Duration::from_secs(1);
     for lease in [Duration::ZERO, tiny, huge] {
@@ -191,7 +191,7 @@ async fn bounds_are_checked(ctx: &Ctx) -> Outcome {
         assert_eq!(refused.kind(), ErrorKind::Invalid);
         assert!(refused.advice().is_some(), "it says what would be right");
     }
-    assert_eq!(a.store().operations(), before, "nothing was sent");
+    assert_eq!(a.operations(), before, "nothing was sent");
     Ok(())
 }
 

@@ -117,16 +117,12 @@ async fn a_forgotten_holder_learns(ctx: &Ctx) -> Outcome {
     } else {
         // The engine cannot lose its data under a client; what it answers then can be asked below
         // the API: a hold that it has never seen.
-        let hold = clinch_core::store::Hold {
-            name: guard.name().clone(),
-            request: a.claim("x", ctx.lease()).request,
-            seq: guard.token().seq() + 1,
-        };
-        let renewal = clinch_core::store::Renewal {
-            hold,
-            lease: ctx.lease(),
-            value: None,
-        };
+        let hold = clinch_core::store::Hold::new(
+            guard.name().clone(),
+            a.claim("x", ctx.lease()).request,
+            guard.token().seq() + 1,
+        );
+        let renewal = clinch_core::store::Renewal::new(hold, ctx.lease());
         let replies = a.store().renew(&[renewal]).await?;
         let lost = clinch_core::store::RenewReply::Lost(LostReason::Forgotten);
         assert_eq!(replies, [lost]);
@@ -165,7 +161,7 @@ async fn run_stops_the_work(ctx: &Ctx) -> Outcome {
         std::future::pending::<()>().await;
     };
     a.faults.cut(true);
-    let outcome = soon("the end of the work", guard.run(work)).await;
+    let outcome = soon("the end of the work", guard.run_until_lost(work)).await;
     assert_eq!(outcome.unwrap_err(), LostReason::Unrenewed);
     assert_eq!(dropped.load(Ordering::SeqCst), 1, "the work goes on");
     Ok(())
@@ -174,8 +170,13 @@ async fn run_stops_the_work(ctx: &Ctx) -> Outcome {
 async fn run_gives_the_output(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
     let guard = a.lock("x").lease(ctx.long()).acquire().await?;
-    let outcome = guard.run(async { 7 }).await;
-    assert_eq!(outcome.unwrap(), 7);
+    assert_eq!(guard.run_until_lost(async { 7 }).await, Ok(7));
+    assert_eq!(
+        guard.run(async { Ok::<_, clinch_core::Error>(7) }).await?,
+        7
+    );
+    let fails = async { Err::<(), _>(clinch_core::Error::invalid("the work")) };
+    assert_eq!(guard.run(fails).await.unwrap_err().message(), "the work");
     Ok(())
 }
 

@@ -169,7 +169,7 @@ async fn the_longest_name(ctx: &Ctx) -> Outcome {
 
 async fn a_bad_name_is_refused(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let before = a.store().operations();
+    let before = a.operations();
     for name in [String::new(), "x".repeat(256), "a\0b".into()] {
         let lock = a.lock(&name).lease(ctx.long());
         for outcome in [
@@ -187,7 +187,7 @@ async fn a_bad_name_is_refused(ctx: &Ctx) -> Outcome {
             ErrorKind::Invalid
         );
     }
-    assert_eq!(a.store().operations(), before, "nothing was sent");
+    assert_eq!(a.operations(), before, "nothing was sent");
     Ok(())
 }
 

@@ -145,17 +145,13 @@ async fn promise_05_atomic_and_idempotent(ctx: &Ctx) -> Outcome {
 async fn promise_06_old_tokens_change_nothing(ctx: &Ctx) -> Outcome {
     let (a, b) = (ctx.client().await, ctx.client().await);
     let guard = a.lock("x").lease(ctx.long()).acquire().await?;
-    let old = Hold {
-        name: guard.name().clone(),
-        request: a.claim("x", ctx.long()).request,
-        seq: guard.token().seq(),
-    };
+    let old = Hold::new(
+        guard.name().clone(),
+        a.claim("x", ctx.long()).request,
+        guard.token().seq(),
+    );
     guard.release().await?;
-    let renewal = Renewal {
-        hold: old.clone(),
-        lease: ctx.long(),
-        value: None,
-    };
+    let renewal = Renewal::new(old.clone(), ctx.long());
     let renewed = a.store().renew(std::slice::from_ref(&renewal)).await?;
     assert!(matches!(renewed[..], [RenewReply::Lost(_)]));
     assert!(ctx.scan(&a).await.is_empty(), "a renewal created a lock");
@@ -226,7 +222,7 @@ async fn promise_09_no_busy_polling_and_no_herd(ctx: &Ctx) -> Outcome {
         }));
         ctx.until(&holder, "x", 1, n + 1).await;
     }
-    let sent = || clients.iter().map(|c| c.store().operations()).sum::<u64>();
+    let sent = || clients.iter().map(|c| c.operations()).sum::<u64>();
     let (start, before) = (holder.clock().now(), sent());
     guard.release().await?;
     for task in tasks {

@@ -29,12 +29,12 @@ fn refused<T>(client: &Client, before: u64, need: Capability, outcome: Result<T>
     let text = error.to_string();
     assert!(text.contains(&need.to_string()), "{text:?} names no need");
     assert!(error.advice().is_some(), "{text:?} says not what to do");
-    assert_eq!(client.store().operations(), before, "something was sent");
+    assert_eq!(client.operations(), before, "something was sent");
 }
 
 async fn read_write_locks(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let (before, need) = (a.store().operations(), Capability::Shared);
+    let (before, need) = (a.operations(), Capability::Shared);
     let rw = a.rwlock("x");
     for lock in [rw.read(), rw.write()] {
         let lock = lock.lease(ctx.long());
@@ -47,7 +47,7 @@ async fn read_write_locks(ctx: &Ctx) -> Outcome {
 
 async fn semaphores(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let (before, need) = (a.store().operations(), Capability::Semaphores);
+    let (before, need) = (a.operations(), Capability::Semaphores);
     let semaphore = a.semaphore("x", 3);
     refused(&a, before, need, semaphore.try_acquire().await);
     refused(&a, before, need, semaphore.acquire().await);
@@ -57,7 +57,7 @@ async fn semaphores(ctx: &Ctx) -> Outcome {
 
 async fn fair_queues(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let (before, need) = (a.store().operations(), Capability::Queue);
+    let (before, need) = (a.operations(), Capability::Queue);
     let lock = a.lock("x").lease(ctx.long()).fair();
     refused(&a, before, need, lock.acquire().await);
     refused(&a, before, need, lock.try_acquire().await);
@@ -73,7 +73,7 @@ async fn fair_queues(ctx: &Ctx) -> Outcome {
 
 async fn lock_delay(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let (before, need) = (a.store().operations(), Capability::LockDelay);
+    let (before, need) = (a.operations(), Capability::LockDelay);
     let lock = a.lock("x").lease(ctx.long());
     let delayed = lock.clone().lock_delay(Duration::from_secs(1));
     refused(&a, before, need, delayed.try_acquire().await);
@@ -86,7 +86,7 @@ async fn fencing_tokens(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
     let guard = a.lock("x").lease(ctx.long()).acquire().await?;
     let sequencer = guard.sequencer();
-    let before = a.store().operations();
+    let before = a.operations();
     refused(&a, before, Capability::Tokens, a.check(&sequencer).await);
     if ctx.has(Capability::Values) {
         let leader = a.election("e").leader().await;
@@ -97,7 +97,7 @@ async fn fencing_tokens(ctx: &Ctx) -> Outcome {
 
 async fn published_values(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let (before, need) = (a.store().operations(), Capability::Values);
+    let (before, need) = (a.operations(), Capability::Values);
     let election = a.election("e").lease(ctx.long());
     refused(&a, before, need, election.campaign("me").await);
     refused(&a, before, need, election.try_campaign("me").await);
@@ -107,7 +107,7 @@ async fn published_values(ctx: &Ctx) -> Outcome {
 
 async fn listing(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let (before, need) = (a.store().operations(), Capability::List);
+    let (before, need) = (a.operations(), Capability::List);
     refused(&a, before, need, a.list("").await);
     if ctx.has(Capability::Values) && ctx.has(Capability::Tokens) {
         assert!(a.election("e").leader().await?.is_none(), "no list needed");
@@ -121,7 +121,7 @@ async fn listing(ctx: &Ctx) -> Outcome {
 
 async fn events(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let (before, need) = (a.store().operations(), Capability::Events);
+    let (before, need) = (a.operations(), Capability::Events);
     refused(&a, before, need, a.events("").await);
     refused(&a, before, need, a.election("e").observe().await);
     Ok(())
@@ -130,7 +130,7 @@ async fn events(ctx: &Ctx) -> Outcome {
 async fn eviction(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
     let guard = a.lock("x").lease(ctx.long()).acquire().await?;
-    let before = a.store().operations();
+    let before = a.operations();
     refused(&a, before, Capability::Evict, a.evict("x", None).await);
     assert!(guard.is_valid());
     Ok(())

@@ -1,6 +1,6 @@
 //! A lost reply is repaired by asking again with the same request id.
 
-use clinch_core::store::{ClaimReply, Hold, Store};
+use clinch_core::store::{Admin, ClaimReply, Hold};
 
 use super::prelude::*;
 
@@ -175,7 +175,7 @@ async fn unreachable_is_an_error(ctx: &Ctx) -> Outcome {
 }
 
 /// Claims below the API; the number of the grant.
-async fn granted(store: &Arc<dyn Store>, claim: &clinch_core::store::Claim) -> u64 {
+async fn granted(store: &Arc<dyn Admin>, claim: &clinch_core::store::Claim) -> u64 {
     match store.claim(claim).await.unwrap() {
         ClaimReply::Granted(grant) => grant.seq,
         other => panic!("not granted: {other:?}"),
@@ -283,11 +283,11 @@ async fn repeated_claim_gives_the_same(ctx: &Ctx) -> Outcome {
 async fn repeated_release_gives_the_same(ctx: &Ctx) -> Outcome {
     let (a, b) = (ctx.client().await, ctx.client().await);
     let (mine, theirs) = (a.claim("x", ctx.long()), b.claim("x", ctx.long()));
-    let hold = Hold {
-        name: mine.name.clone(),
-        request: mine.request,
-        seq: granted(a.store(), &mine).await,
-    };
+    let hold = Hold::new(
+        mine.name.clone(),
+        mine.request,
+        granted(a.store(), &mine).await,
+    );
     assert_eq!(a.store().release(&hold).await?, ReleaseReply::Released);
     let seq = granted(b.store(), &theirs).await;
     assert_eq!(a.store().release(&hold).await?, ReleaseReply::Released);

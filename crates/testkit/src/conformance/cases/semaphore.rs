@@ -108,13 +108,13 @@ async fn another_limit_is_fine_when_idle(ctx: &Ctx) -> Outcome {
 
 async fn more_than_the_limit_is_refused(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let before = a.store().operations();
+    let before = a.operations();
     for (permits, limit) in [(3, 2), (0, 2), (1, 0)] {
         let lock = a.semaphore("x", limit).permits(permits).lease(ctx.long());
         let refused = lock.try_acquire().await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{permits} of {limit}");
     }
-    assert_eq!(a.store().operations(), before, "nothing was sent");
+    assert_eq!(a.operations(), before, "nothing was sent");
     Ok(())
 }
 

@@ -21,11 +21,7 @@ async fn hold(client: &Client, lease: Duration) -> Hold {
     let ClaimReply::Granted(grant) = reply else {
         panic!("not granted: {reply:?}");
     };
-    Hold {
-        name: claim.name,
-        request: claim.request,
-        seq: grant.seq,
-    }
+    Hold::new(claim.name, claim.request, grant.seq)
 }
 
 fn renewal(hold: &Hold, lease: Duration) -> Renewal {
@@ -98,11 +94,11 @@ async fn old_renewal(ctx: &Ctx) -> Outcome {
 
 async fn renewal_never_creates(ctx: &Ctx) -> Outcome {
     let a = ctx.client().await;
-    let never = Hold {
-        name: clinch_core::Name::new("x")?,
-        request: a.claim("x", ctx.long()).request,
-        seq: 7,
-    };
+    let never = Hold::new(
+        clinch_core::Name::new("x")?,
+        a.claim("x", ctx.long()).request,
+        7,
+    );
     let reply = a.store().renew(&[renewal(&never, ctx.long())]).await?;
     assert_eq!(reply, [RenewReply::Lost(LostReason::Forgotten)]);
     assert!(ctx.scan(&a).await.is_empty());

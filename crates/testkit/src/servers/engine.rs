@@ -27,7 +27,7 @@ pub trait Engine: Clone + Debug + Default + Send + Sync + 'static {
     /// Names the engine in messages and in the names of folders.
     const NAME: &'static str;
 
-    /// What a server of this engine has beside its [`Site`].
+    /// What a server of this engine has beside what all have.
     type State: Debug + Send + Sync;
 
     /// The command that runs the server, after writing the files that it needs.

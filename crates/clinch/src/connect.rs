@@ -227,17 +227,17 @@ async fn open(url: &StoreUrl, context: OpenContext) -> Result<Arc<dyn Admin>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::open(url, context)?)),
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => clinch_mysql::open(url, context).await,
+        "mysql" | "mariadb" => Box::pin(clinch_mysql::open(url, context)).await,
         #[cfg(feature = "redis")]
         scheme if scheme == "rediss" || scheme.split('+').next() == Some("redis") => {
-            clinch_redis::open(url, context).await
+            Box::pin(clinch_redis::open(url, context)).await
         }
         #[cfg(feature = "etcd")]
-        "etcd" => clinch_etcd::open(url, context).await,
+        "etcd" => Box::pin(clinch_etcd::open(url, context)).await,
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(clinch_sqlite::SqliteStore::open(url, context)?)),
         #[cfg(feature = "zookeeper")]
-        "zookeeper" => clinch_zookeeper::open(url, context).await,
+        "zookeeper" => Box::pin(clinch_zookeeper::open(url, context)).await,
         scheme => {
             let known: Vec<String> = stores()
                 .iter()

@@ -88,6 +88,6 @@ fn answers_are_those_of_the_reference_in_the_dialect_of_mysql() {
 #[test]
 fn answers_are_those_of_the_reference_on_the_slow_path() {
     let server = Server::new("", Path::Slow);
-    play(&server, 200);
-    assert!(server.events() > 200);
+    play(&server, 100);
+    assert!(server.events() > 100);
 }

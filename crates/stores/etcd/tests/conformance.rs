@@ -2,23 +2,56 @@
 //! server for cases that restart it; and a cluster of three.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+mod common;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use clinch_core::Result;
-use clinch_core::store::{Admin, OpenContext, StoreInfo};
 use clinch_etcd::EtcdStore;
-use clinch_testkit::conformance::{self, Case, Place, Subject};
+use clinch_testkit::conformance::{self, Case, Place};
 use clinch_testkit::servers::{Etcd, EtcdCluster};
+use clinch_testkit::subjects::restarts;
+
+type OnServers = clinch_testkit::subjects::OnServers<common::Ours>;
+
+/// The minimum of a server with default settings.
+const LEASE: Duration = Duration::from_secs(2);
 
 fn main() -> std::process::ExitCode {
+    let own = OnServers::own("etcd_of_its_own", EtcdStore::describe(), |_| {
+        Etcd::start().map(Server)
+    });
     conformance::main(vec![
-        Box::new(Shared::<Etcd>::new("etcd", Etcd::start)),
-        Box::new(Dedicated),
-        Box::new(Shared::<EtcdCluster>::new("etcd3", EtcdCluster::start)),
+        Box::new(shared("etcd", Etcd::start).cases(|case| !restarts(case))),
+        Box::new(own.lease(LEASE).cases(restarts)),
+        Box::new(shared("etcd3", EtcdCluster::start).cases(differs_in_cluster)),
     ])
+}
+
+/// Servers that the cases share.
+fn shared<S: Servers>(name: &'static str, start: fn() -> Result<S>) -> OnServers {
+    let place = |servers, number| {
+        Ok(Namespace {
+            servers,
+            namespace: format!("case-{number}-"),
+        })
+    };
+    OnServers::shared(name, EtcdStore::describe(), start, place).lease(LEASE)
+}
+
+/// The cases that could behave differently on a cluster.
+fn differs_in_cluster(case: &Case) -> bool {
+    let groups = [
+        "exclusion",
+        "fifo",
+        "requests",
+        "lost",
+        "promises",
+        "events",
+    ];
+    !restarts(case) && groups.contains(&case.group)
 }
 
 /// Servers that `etcdctl` can reach.
@@ -47,71 +80,6 @@ impl Servers for EtcdCluster {
     }
 }
 
-/// Servers that the cases share.
-struct Shared<S> {
-    name: &'static str,
-    start: fn() -> Result<S>,
-    servers: OnceLock<Result<Arc<S>>>,
-    places: AtomicU64,
-}
-
-impl<S> Shared<S> {
-    fn new(name: &'static str, start: fn() -> Result<S>) -> Self {
-        Self {
-            name,
-            start,
-            servers: OnceLock::new(),
-            places: AtomicU64::new(0),
-        }
-    }
-}
-
-fn restarts(case: &Case) -> bool {
-    matches!(case.name, "rise_over_restarts" | "it_outlives_its_client")
-}
-
-#[async_trait]
-impl<S: Servers> Subject for Shared<S> {
-    fn name(&self) -> String {
-        self.name.into()
-    }
-
-    fn info(&self) -> StoreInfo {
-        EtcdStore::describe()
-    }
-
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        let servers = self.servers.get_or_init(|| (self.start)().map(Arc::new));
-        let number = self.places.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(Namespace {
-            servers: servers.clone()?,
-            namespace: format!("case-{number}-"),
-        }))
-    }
-
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
-        clinch_etcd::open(&url.parse()?, context).await
-    }
-
-    /// The minimum of a server with default settings.
-    fn lease(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
-    /// On a cluster, only cases that could behave differently there.
-    fn wants(&self, case: &Case) -> bool {
-        let groups = [
-            "exclusion",
-            "fifo",
-            "requests",
-            "lost",
-            "promises",
-            "events",
-        ];
-        !restarts(case) && (self.name == "etcd" || groups.contains(&case.group))
-    }
-}
-
 struct Namespace<S> {
     servers: Arc<S>,
     namespace: String,
@@ -137,36 +105,6 @@ impl<S: Servers> Place for Namespace<S> {
 
     async fn leftovers(&self) -> Result<Vec<String>> {
         leftovers(&*self.servers, &self.namespace)
-    }
-}
-
-/// A server for each case: for cases that restart it.
-struct Dedicated;
-
-#[async_trait]
-impl Subject for Dedicated {
-    fn name(&self) -> String {
-        "etcd_of_its_own".into()
-    }
-
-    fn info(&self) -> StoreInfo {
-        EtcdStore::describe()
-    }
-
-    async fn place(&self) -> Result<Box<dyn Place>> {
-        Ok(Box::new(Server(Etcd::start()?)))
-    }
-
-    async fn open(&self, url: &str, context: OpenContext) -> Result<Arc<dyn Admin>> {
-        clinch_etcd::open(&url.parse()?, context).await
-    }
-
-    fn lease(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
-    fn wants(&self, case: &Case) -> bool {
-        restarts(case)
     }
 }
 

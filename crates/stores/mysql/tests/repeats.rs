@@ -42,8 +42,7 @@ impl World {
     async fn new() -> Self {
         let server = MariaDb::start().unwrap();
         let seen = Arc::new(AtomicBool::new(false));
-        let address = ([127, 0, 0, 1], server.port()).into();
-        let inner = Proxy::with_splitter(address, spy(seen.clone()))
+        let inner = Proxy::with_splitter(server.socket_address(), spy(seen.clone()))
             .await
             .unwrap();
         let outer = Proxy::start(inner.addr()).await.unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clinch_core::store::{Admin, Claim, ClaimReply, Hold, Renewal};
 use clinch_core::{Clinch, Clock, ErrorKind, LostReason, Name, OwnerId, ReleaseReply};
-use clinch_testkit::proxy::{Direction, Flow, Proxy, Then, resp};
+use clinch_testkit::proxy::{Direction, Flow, Proxy, Then};
 use clinch_testkit::servers::Redis;
 use clinch_testkit::wait::{eventually, soon};
 
@@ -38,8 +38,7 @@ fn direct(server: &Redis, layout: &str) -> String {
 }
 
 async fn proxied(server: &Redis) -> Proxy {
-    let upstream = ([127, 0, 0, 1], server.port()).into();
-    Proxy::with_splitter(upstream, resp()).await.unwrap()
+    Proxy::before(server).await.unwrap()
 }
 
 /// The URL through a proxy; replies are given up soon.

@@ -20,7 +20,7 @@ use clinch_core::store::{Admin, OpenContext};
 use clinch_core::{Clinch, Guard, Result, StoreUrl};
 use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, pass, renewal};
-use clinch_testkit::proxy::{Proxy, http2};
+use clinch_testkit::proxy::Proxy;
 use clinch_testkit::servers::Etcd;
 use clinch_testkit::wait::eventually;
 
@@ -46,8 +46,7 @@ pub(crate) async fn clinch(url: &str) -> Clinch {
 
 /// A proxy that counts replies.
 pub(crate) async fn proxy(server: &Etcd) -> Proxy {
-    let address = ([127, 0, 0, 1], server.port()).into();
-    Proxy::with_splitter(address, http2()).await.unwrap()
+    Proxy::before(server).await.unwrap()
 }
 
 /// The URL through the proxy, with a timeout of half a second.

@@ -17,7 +17,7 @@ mod version;
 
 use std::future::Future;
 
-use clinch_testkit::proxy::{Proxy, mysql};
+use clinch_testkit::proxy::Proxy;
 use clinch_testkit::servers::MariaDb;
 use mysql_async::Conn;
 
@@ -37,8 +37,7 @@ async fn connect(server: &MariaDb) -> Conn {
 
 /// A connection through a proxy that can lose replies.
 async fn through_proxy(server: &MariaDb) -> (Proxy, Conn) {
-    let upstream = ([127, 0, 0, 1], server.port()).into();
-    let proxy = Proxy::with_splitter(upstream, mysql()).await.unwrap();
+    let proxy = Proxy::before(server).await.unwrap();
     let port = proxy.addr().port().to_string();
     let url = server.url().replace(&server.port().to_string(), &port);
     // Else the driver asks the server for its socket file, and goes around the proxy.

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use clinch_core::store::{Admin, LostReason, OpenContext, ReleaseReply};
 use clinch_core::{Clinch, ClinchBuilder, Guard, Result};
-use clinch_testkit::proxy::{Proxy, resp};
+use clinch_testkit::proxy::Proxy;
 use clinch_testkit::servers::{Redis, RedisBuilder};
 use clinch_testkit::wait::eventually;
 use common::calls;
@@ -47,8 +47,7 @@ impl Servers {
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
-        let address = |server: &Redis| ([127, 0, 0, 1], server.port()).into();
-        self.0.iter().map(address).collect()
+        self.0.iter().map(Redis::socket_address).collect()
     }
 
     fn url(&self, parameters: &str) -> String {
@@ -102,8 +101,8 @@ fn url(addresses: &[SocketAddr], parameters: &str) -> String {
 /// A proxy in front of each server.
 async fn proxies(servers: &Servers) -> Vec<Proxy> {
     let mut proxies = Vec::new();
-    for address in servers.addresses() {
-        proxies.push(Proxy::with_splitter(address, resp()).await.unwrap());
+    for server in &servers.0 {
+        proxies.push(Proxy::before(server).await.unwrap());
     }
     proxies
 }

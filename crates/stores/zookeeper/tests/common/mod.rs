@@ -16,7 +16,7 @@ use clinch_core::store::{Admin, OpenContext, Operations};
 use clinch_core::{ClientId, Clinch, Result, StoreUrl};
 use clinch_testkit::clients::{self, Opens};
 pub(crate) use clinch_testkit::clients::{LONG, hold, number, renewal};
-use clinch_testkit::proxy::{Proxy, Splitter, jute};
+use clinch_testkit::proxy::{Proxy, Splitter};
 use clinch_testkit::servers::ZooKeeper;
 
 /// A server that takes long to start is shared by the tests of a file that leave it alone.
@@ -60,12 +60,12 @@ pub(crate) async fn clinch(url: &str) -> Clinch {
 
 /// A proxy that counts replies.
 pub(crate) async fn proxy(server: &ZooKeeper) -> Proxy {
-    proxy_with(server, jute()).await
+    Proxy::before(server).await.unwrap()
 }
 
 pub(crate) async fn proxy_with(server: &ZooKeeper, splitter: Splitter) -> Proxy {
-    let address = ([127, 0, 0, 1], server.port()).into();
-    Proxy::with_splitter(address, splitter).await.unwrap()
+    let proxy = Proxy::with_splitter(server.socket_address(), splitter);
+    proxy.await.unwrap()
 }
 
 /// The URL of a folder through the proxy; replies are waited for a second.

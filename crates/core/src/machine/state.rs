@@ -184,7 +184,7 @@ impl NameState {
         }
     }
 
-    /// Evicts holds and ends lock-delays; see [`Store::evict`](crate::store::Store::evict).
+    /// Evicts holds and ends lock-delays; see [`Admin::evict`](crate::store::Admin::evict).
     pub fn evict(
         &mut self,
         seq: Option<u64>,

@@ -54,6 +54,10 @@ const ALONE: &[(&str, &str)] = &[
         "three Java servers each, which have to start again within a lease",
     ),
     (
+        "clinch-testkit toy",
+        "each step rewrites a file, under a lock that other processes wait for",
+    ),
+    (
         "clinch-cli verify",
         "its labs start three servers each, and judge how late clients are",
     ),

@@ -14,7 +14,7 @@ use super::timers::{Alarm, Timers};
 /// use clinch::{Clinch, Clock, store::memory::MemoryStore};
 /// use std::{sync::Arc, time::Duration};
 /// let (clock, hand) = Clock::manual();
-/// let context = clinch::store::OpenContext { clock, ..Clinch::context("app")? };
+/// let context = Clinch::context("app")?.with_clock(clock);
 /// let clinch = Clinch::builder(Arc::new(MemoryStore::new(context.clone())), context).build();
 /// let guard = clinch.lock("a").lease(Duration::from_secs(5)).acquire().await?;
 /// hand.advance(Duration::from_secs(6)); // the process was suspended, say

@@ -2,7 +2,7 @@
 //! the processes of one machine.
 //!
 //! It shows the least that a store needs. Each step locks the file, applies the step to the reference
-//! model ([`NameState`](clinch_core::machine::NameState)) and replaces the file. Waiters poll. It is correct, and slow.
+//! model ([`NameState`](clinch_core::machine::NameState)) and replaces the file. It is correct, and slow.
 //!
 //! ```
 //! # async fn demo() -> clinch_core::Result<()> {
@@ -32,7 +32,7 @@ use clinch_core::{BootTime, Error, ErrorKind, Name, Result, keeper};
 
 use table::{Step, Table, TableFile};
 
-/// How often a waiter repeats its claim.
+/// How often a waiter looks whether the file has changed.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Locks in one file.
@@ -95,11 +95,19 @@ impl Store for ToyStore {
         })?
     }
 
-    fn wakes(&self, _: &Claim) -> Wakes {
+    /// Looks at the file while it changes, and sends a hint once the claim is granted.
+    fn wakes(&self, claim: &Claim) -> Wakes {
         let (sender, wakes) = Wakes::channel();
-        let clock = self.context.clock.clone();
+        let (clock, file) = (self.context.clock.clone(), self.file.clone());
+        let (namespace, claim) = (self.context.namespace.clone(), claim.clone());
         let polling = async move {
-            while sender.send(Wake::Hint) {
+            let mut seen = None;
+            while !sender.is_closed() {
+                let version = file.version();
+                if version != seen && file.is_granted(&namespace, &claim, clock.now()) {
+                    sender.send(Wake::Hint);
+                }
+                seen = version;
                 clock.sleep(POLL).await;
             }
         };
@@ -168,7 +176,11 @@ impl Admin for ToyStore {
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
-        let finding = Finding::new(Severity::Warning, "speed", "every waiter polls the file");
+        let finding = Finding::new(
+            Severity::Warning,
+            "speed",
+            "each step rewrites the whole file",
+        );
         Ok(vec![finding.with_advice("use this store in tests only")])
     }
 }

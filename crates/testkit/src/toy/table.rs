@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clinch_core::machine::codec::{Decoder, Encoder};
 use clinch_core::machine::{NameState, Outcome, Sequence};
-use clinch_core::store::LockView;
+use clinch_core::store::{Claim, ClaimReply, LockView};
 use clinch_core::{BootTime, ClientId, Error, ErrorKind, Name, Result, sequence_micros};
 
 /// Attempts to lock the file, one in a millisecond.
@@ -27,7 +28,7 @@ pub(super) struct Step<'a> {
 }
 
 /// A table in a file, changed under an exclusive lock of a second file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct TableFile {
     path: PathBuf,
 }
@@ -43,17 +44,35 @@ impl TableFile {
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> Result<T> {
         // Closing the file releases the lock.
         let _lock = self.lock().map_err(failed)?;
-        let bytes = match fs::read(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            bytes => bytes.map_err(failed)?,
-        };
-        let mut table = Table::decode(&bytes)
-            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "the file of locks is not readable"))?;
+        let mut table = self.read()?;
         let reply = change(&mut table);
         let new = self.path.with_extension("new");
         fs::write(&new, table.encode()).map_err(failed)?;
         fs::rename(&new, &self.path).map_err(failed)?;
         Ok(reply)
+    }
+
+    /// Differs after each change: a rename puts another file in its place.
+    pub(super) fn version(&self) -> Option<(u64, i64)> {
+        let meta = fs::metadata(&self.path).ok()?;
+        Some((meta.ino(), meta.mtime_nsec()))
+    }
+
+    /// Whether a claim holds its name.
+    pub(super) fn is_granted(&self, namespace: &Arc<str>, claim: &Claim, now: BootTime) -> bool {
+        let Ok(table) = self.read() else { return true };
+        let state = table.names.get(&(namespace.clone(), claim.name.clone()));
+        let reply = state.map(|state| state.standing(claim.request, now));
+        matches!(reply, Some(ClaimReply::Granted(_)))
+    }
+
+    fn read(&self) -> Result<Table> {
+        let bytes = match fs::read(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            bytes => bytes.map_err(failed)?,
+        };
+        Table::decode(&bytes)
+            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "the file of locks is not readable"))
     }
 
     fn lock(&self) -> io::Result<File> {
@@ -99,7 +118,7 @@ impl Sequence for Watermark {
 }
 
 impl Table {
-    /// Applies a step to a name. What it grants to others is not delivered: waiters poll.
+    /// Applies a step to a name. What it grants to others is not delivered: waiters look at the file.
     pub(super) fn step<T>(
         &mut self,
         namespace: &Arc<str>,

@@ -345,3 +345,20 @@ async fn the_proxy_swallows_a_reply_and_no_push() {
     );
     assert!(!seen.contains("lost"), "{seen}");
 }
+
+/// A failover in the middle of a move can leave a key on both sides: its owner's copy stays.
+#[test]
+fn a_move_ends_with_a_key_on_both_sides() {
+    let cluster = Cluster::start().unwrap();
+    let (slot, from) = (cluster.slot_of("a"), cluster.node_of("a").unwrap());
+    let to = (from + 1) % 3;
+    let (owner, importer) = (cluster.node(from).unwrap(), cluster.node(to).unwrap());
+    owner.cli(&["SET", "a", "of the owner"]).unwrap();
+    let _half_moved = cluster.begin_migration(slot, from, to).unwrap();
+    importer
+        .importing(&["SET", "a", "of the importer"])
+        .unwrap();
+    assert_eq!(cluster.end_moves().unwrap(), [slot]);
+    assert_eq!(owner.cli(&["GET", "a"]).unwrap(), "of the owner");
+    assert!(cluster.end_moves().unwrap().is_empty());
+}

@@ -59,8 +59,22 @@ impl Redis {
 
     /// Runs a command as the default user. An error reply is an error.
     pub fn command(&self, args: &[&str]) -> Result<Reply> {
-        let what = || format!("{} to the Redis at {}", args.join(" "), self.port());
         let reply = self.client().and_then(|mut client| client.call(args));
+        self.checked(args, reply)
+    }
+
+    /// Runs a command on a key of a slot that this server imports. Without `ASKING`, it would redirect to
+    /// the slot's owner.
+    pub fn importing(&self, args: &[&str]) -> Result<Reply> {
+        let reply = self.client().and_then(|mut client| {
+            client.call(&["ASKING"])?;
+            client.call(args)
+        });
+        self.checked(args, reply)
+    }
+
+    fn checked(&self, args: &[&str], reply: io::Result<Reply>) -> Result<Reply> {
+        let what = || format!("{} to the Redis at {}", args.join(" "), self.port());
         match reply {
             Ok(Reply::Refused(why)) => {
                 let message = format!("{}: {why}", what());

@@ -92,7 +92,7 @@ fn move_back(from: &Redis, slot: &str, to: &Redis) -> Result<()> {
             if !why.message().contains("BUSYKEY") {
                 return Err(why);
             }
-            from.cli(&["DEL", key])?;
+            from.importing(&["DEL", key])?;
         }
     }
 }
